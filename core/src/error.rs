@@ -1,0 +1,27 @@
+//! The crate's error: what went wrong, where, and what to do. Each layer has its own variant so
+//! that a caller can tell a bad file from a full device.
+
+use thiserror::Error;
+
+/// Anything the engine refuses or fails at.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// A model file cannot be used.
+    #[error(transparent)]
+    Weights(#[from] crate::weights::WeightsError),
+    /// A tokenizer or chat template cannot be used.
+    #[error(transparent)]
+    Text(#[from] crate::text::TextError),
+    /// A request cannot be served.
+    #[error(transparent)]
+    Request(#[from] crate::sched::RequestError),
+    /// The device refused or was lost.
+    #[error(transparent)]
+    Executor(#[from] twoclock_shaders::executor::ExecutorError),
+    /// The model does not fit, with the arithmetic.
+    #[error("{0}")]
+    DoesNotFit(String),
+}
+
+/// Result of the crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,1 @@
+//! (see the layer's files)

@@ -1,0 +1,2 @@
+//! The desktop chat app.
+fn main() {}

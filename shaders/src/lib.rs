@@ -1,0 +1,6 @@
+//! Kernels in WGSL, their references in plain Rust, and the executors that run programs of them.
+//!
+//! Imports go one way: `kernel link caps program executor` < `kernels` < `cpu` | `gpu`, and the
+//! last two never see each other. Knows no model, no request and no file.
+
+pub mod executor;

@@ -1,0 +1,1 @@
+//! Shared pieces of the tests that see the whole workspace.

@@ -1,0 +1,1 @@
+//! The browser skin of the engine.
