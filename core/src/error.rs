@@ -15,6 +15,9 @@ pub enum Error {
     /// A request cannot be served.
     #[error(transparent)]
     Request(#[from] crate::sched::RequestError),
+    /// The engine's limits allow nothing to run.
+    #[error(transparent)]
+    Config(#[from] crate::sched::ConfigError),
     /// The device refused or was lost.
     #[error(transparent)]
     Executor(#[from] twoclock_shaders::executor::ExecutorError),

@@ -1,5 +1,25 @@
 //! Scheduling: requests, the block pool and the decision what each step computes.
-use thiserror::Error;
-/// Why a request cannot be served.
-#[derive(Debug, Error)]
-pub enum RequestError {}
+//!
+//! Pure: no device, no text, no clock. There is no prefill phase and no decode phase; a request is
+//! brought from `num_computed_tokens` to `num_tokens_with_spec`, and chunking and preemption by
+//! recompute are this one rule.
+
+pub mod block_pool;
+pub mod config;
+pub mod error;
+pub mod kv_cache_manager;
+pub mod output;
+pub mod request;
+pub mod scheduler;
+#[cfg(test)]
+mod scheduler_tests;
+
+pub use block_pool::{BlockId, BlockPool};
+pub use config::{ConfigError, SchedulerConfig};
+pub use error::RequestError;
+pub use kv_cache_manager::{KvCacheManager, KvGroupSpec};
+pub use output::{
+    ModelRunnerOutput, SamplingInputs, ScheduledSequence, SchedulerOutput, SequenceOutput,
+};
+pub use request::{Request, RequestStatus};
+pub use scheduler::{RequestUpdate, Scheduler};

@@ -1,0 +1,111 @@
+//! The limits a scheduler keeps. Knows no request.
+
+use thiserror::Error;
+
+/// Limits of one engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchedulerConfig {
+    /// Most sequences in one step.
+    pub max_num_seqs: usize,
+    /// Most tokens in one step.
+    pub max_num_batched_tokens: usize,
+    /// Longest sequence, prompt and answer together.
+    pub max_model_len: usize,
+    /// Tokens a KV block: 16 or 32.
+    pub block_size: usize,
+    /// KV blocks there are, the null block 0 among them.
+    pub num_blocks: usize,
+    /// Most tokens of one request in one step; `None` leaves it to `max_num_batched_tokens`.
+    pub max_prefill_chunk: Option<usize>,
+}
+
+impl Default for SchedulerConfig {
+    fn default() -> Self {
+        Self {
+            max_num_seqs: 8,
+            max_num_batched_tokens: 512,
+            max_model_len: 2048,
+            block_size: 32,
+            num_blocks: 1 + 2048 / 32,
+            max_prefill_chunk: None,
+        }
+    }
+}
+
+impl SchedulerConfig {
+    /// Blocks that hold `num_tokens` tokens.
+    pub fn blocks_for(&self, num_tokens: usize) -> usize {
+        num_tokens.div_ceil(self.block_size)
+    }
+
+    /// Checks every limit.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the first limit under which nothing could run.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let positive = [
+            ("max_num_seqs", self.max_num_seqs),
+            ("max_num_batched_tokens", self.max_num_batched_tokens),
+            ("max_model_len", self.max_model_len),
+            ("max_prefill_chunk", self.max_prefill_chunk.unwrap_or(1)),
+        ];
+        if let Some(&(name, _)) = positive.iter().find(|(_, value)| *value == 0) {
+            return Err(ConfigError::Zero { name });
+        }
+        if !matches!(self.block_size, 16 | 32) {
+            return Err(ConfigError::BlockSize(self.block_size));
+        }
+        if self.num_blocks < 2 || u32::try_from(self.num_blocks).is_err() {
+            return Err(ConfigError::NumBlocks(self.num_blocks));
+        }
+        Ok(())
+    }
+}
+
+/// A limit under which nothing could run.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ConfigError {
+    /// A count that must not be 0.
+    #[error("{name} is 0, so nothing could ever run: give at least 1")]
+    Zero {
+        /// The limit.
+        name: &'static str,
+    },
+    /// Kernels know two page sizes.
+    #[error("block_size is {0}, but KV pages hold 16 or 32 tokens")]
+    BlockSize(usize),
+    /// Block 0 is the null block, so at least 2 are needed; ids are 32 bits wide.
+    #[error("num_blocks is {0}, but must be 2 to 2³²−1 (block 0 is reserved)")]
+    NumBlocks(usize),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_is_checked() {
+        let ok = SchedulerConfig::default();
+        assert_eq!(ok.validate(), Ok(()));
+        let zero = SchedulerConfig {
+            max_prefill_chunk: Some(0),
+            ..ok.clone()
+        };
+        assert_eq!(
+            zero.validate(),
+            Err(ConfigError::Zero {
+                name: "max_prefill_chunk"
+            })
+        );
+        let page = SchedulerConfig {
+            block_size: 24,
+            ..ok.clone()
+        };
+        assert_eq!(page.validate(), Err(ConfigError::BlockSize(24)));
+        let pool = SchedulerConfig {
+            num_blocks: 1,
+            ..ok
+        };
+        assert_eq!(pool.validate(), Err(ConfigError::NumBlocks(1)));
+    }
+}

@@ -1,0 +1,84 @@
+//! Why a request is refused or fails, in the numbers that decided it. Knows nothing of files or
+//! devices.
+
+use crate::types::{RequestId, TokenId};
+use thiserror::Error;
+
+/// Why one request cannot be served. Never the fault of another request, and never costs one.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum RequestError {
+    /// There is nothing to continue.
+    #[error("the prompt has no tokens: give at least one (a beginning-of-sequence id will do)")]
+    EmptyPrompt,
+    /// An id the model does not have.
+    #[error("{what} holds token id {id}, but this model's vocabulary ends at {vocab_size}")]
+    TokenOutOfRange {
+        /// Where the id stands.
+        what: &'static str,
+        /// The id.
+        id: TokenId,
+        /// Size of the vocabulary; ids are below it.
+        vocab_size: usize,
+    },
+    /// The prompt leaves no room for an answer.
+    #[error(
+        "the prompt has {num_prompt_tokens} tokens and {room} more must fit, but max_model_len is \
+         {max_model_len}: shorten the prompt or raise max_model_len"
+    )]
+    PromptTooLong {
+        /// Length of the prompt.
+        num_prompt_tokens: usize,
+        /// 1 for a request that generates, 0 for one that only scores its prompt.
+        room: usize,
+        /// Longest sequence the engine serves.
+        max_model_len: usize,
+    },
+    /// Even alone the request would run out of key/value memory.
+    #[error(
+        "{num_tokens} tokens need {needed} key/value blocks of {block_size}, but the cache has only \
+         {available}: shorten the prompt, lower max_tokens, or give the cache more memory"
+    )]
+    NeverFits {
+        /// Most tokens the request may keep in the cache.
+        num_tokens: usize,
+        /// Blocks they need.
+        needed: usize,
+        /// Tokens a block.
+        block_size: usize,
+        /// Blocks there are.
+        available: usize,
+    },
+    /// A sampling parameter has no meaning.
+    #[error("{name} is {value}, but must be {must}")]
+    InvalidParameter {
+        /// The parameter.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What would do.
+        must: &'static str,
+    },
+    /// The model drew an id outside its vocabulary, which comes of logits that are not numbers.
+    #[error(
+        "{request_id}: the model drew token id {id} at position {position}, outside its vocabulary \
+         of {vocab_size}: the weights or the device produced logits that are not numbers"
+    )]
+    InvalidSample {
+        /// The request.
+        request_id: RequestId,
+        /// What was drawn.
+        id: TokenId,
+        /// Where.
+        position: usize,
+        /// Size of the vocabulary.
+        vocab_size: usize,
+    },
+    /// The runner computed this request but gave no token where one was due.
+    #[error("{request_id}: the model runner gave no output for position {position}")]
+    MissingOutput {
+        /// The request.
+        request_id: RequestId,
+        /// Where the token was due.
+        position: usize,
+    },
+}

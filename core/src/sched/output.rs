@@ -1,0 +1,104 @@
+//! What passes between the scheduler and the model runner in a step, both ways: plain data. Knows
+//! neither how it was decided nor how it is computed.
+
+use super::block_pool::BlockId;
+use super::error::RequestError;
+use crate::types::{RequestId, TokenId, TokenLogprobs};
+
+/// What a sampler must know of a request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SamplingInputs {
+    /// Divides the logits; 0 takes the largest.
+    pub temperature: f32,
+    /// Seeds the noise, with the position of the drawn token.
+    pub seed: u64,
+    /// Log-probabilities of the drawn token and of this many best ones.
+    pub logprobs: Option<usize>,
+}
+
+/// One sequence's share of a step.
+///
+/// ```text
+///  0                num_computed_tokens        num_computed_tokens + token_ids.len()
+///  |--- in the cache ---|--- token_ids: computed and written now ---|--- later ---|
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScheduledSequence {
+    /// Whose.
+    pub request_id: RequestId,
+    /// Ids to compute, at positions `num_computed_tokens ..`; never empty.
+    pub token_ids: Vec<TokenId>,
+    /// Position of the first of them; everything before it is in the cache.
+    pub num_computed_tokens: usize,
+    /// The whole block table, one a KV group: position `p` lies in
+    /// `block_tables[group][p / block_size]`. Long enough for every position computed now.
+    pub block_tables: Vec<Vec<BlockId>>,
+    /// Draw a token from the logits of the last position computed now.
+    pub samples: bool,
+    /// How to draw it.
+    pub sampling: SamplingInputs,
+    /// Rows `0 .. len` of this share need the log-probability of the id given here: the prompt
+    /// token that follows that row. Empty unless the request asked for prompt log-probabilities.
+    pub prompt_logprob_targets: Vec<TokenId>,
+}
+
+impl ScheduledSequence {
+    /// Tokens this sequence computes in the step.
+    pub fn num_scheduled_tokens(&self) -> usize {
+        self.token_ids.len()
+    }
+
+    /// Sequence length once the step is done: the position of the token drawn.
+    pub fn end_position(&self) -> usize {
+        self.num_computed_tokens + self.token_ids.len()
+    }
+}
+
+/// What one step computes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SchedulerOutput {
+    /// The sequences, oldest request first.
+    pub scheduled: Vec<ScheduledSequence>,
+    /// Requests that ended since the last step that was computed; whatever is kept of them may go.
+    pub finished_ids: Vec<RequestId>,
+    /// Requests that lost their blocks in this step and will come back from position 0.
+    pub preempted_ids: Vec<RequestId>,
+}
+
+impl SchedulerOutput {
+    /// Tokens of the whole step.
+    pub fn total_num_scheduled_tokens(&self) -> usize {
+        self.scheduled
+            .iter()
+            .map(ScheduledSequence::num_scheduled_tokens)
+            .sum()
+    }
+
+    /// Whether there is nothing to compute.
+    pub fn is_empty(&self) -> bool {
+        self.scheduled.is_empty()
+    }
+}
+
+/// What the runner says of one scheduled sequence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SequenceOutput {
+    /// Whose.
+    pub request_id: RequestId,
+    /// The token drawn; `Some` exactly where `samples` was set.
+    pub token_id: Option<TokenId>,
+    /// Its log-probabilities, where asked for.
+    pub logprobs: Option<TokenLogprobs>,
+    /// One entry for each of `prompt_logprob_targets`, in that order.
+    pub prompt_logprobs: Vec<TokenLogprobs>,
+    /// This sequence alone went wrong; the rest of the step stands.
+    pub error: Option<RequestError>,
+}
+
+/// What the runner gives back for a step: one entry for each of [`SchedulerOutput::scheduled`], in
+/// that order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelRunnerOutput {
+    /// The entries.
+    pub sequences: Vec<SequenceOutput>,
+}

@@ -1,0 +1,194 @@
+//! One request: its tokens and how far they are computed. Knows no blocks and no other request.
+
+use crate::types::{FinishReason, RequestId, SamplingParams, TokenId};
+
+/// Where a request stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestStatus {
+    /// Not yet admitted.
+    Waiting,
+    /// Holds blocks and takes part in steps.
+    Running,
+    /// Gave up its blocks to an older request; will be computed again from position 0.
+    Preempted,
+    /// Over.
+    Finished,
+}
+
+/// A request.
+///
+/// ```text
+///  |------------- prompt -------------|------ output ------|
+///  0        num_computed_tokens   num_prompt_tokens    num_tokens
+///  |-- in the cache --|------- to be computed -------------|
+/// ```
+#[derive(Clone, Debug)]
+pub struct Request {
+    id: RequestId,
+    params: SamplingParams,
+    stop_ids: Vec<TokenId>,
+    token_ids: Vec<TokenId>,
+    num_prompt_tokens: usize,
+    /// Tokens whose keys and values are in the cache.
+    pub(super) num_computed_tokens: usize,
+    /// Tokens computed by a step that is under way; they have slots already.
+    pub(super) num_scheduled_tokens: usize,
+    /// Prompt log-probabilities reported so far; those computed again after a preemption are not
+    /// reported again.
+    pub(super) num_prompt_logprobs: usize,
+    pub(super) status: RequestStatus,
+}
+
+impl Request {
+    /// A request that waits. It ends at `params.stop_token_ids` and, unless `params.ignore_eos`,
+    /// at `eos_token_ids`.
+    pub fn new(
+        id: RequestId,
+        prompt_token_ids: Vec<TokenId>,
+        params: SamplingParams,
+        eos_token_ids: &[TokenId],
+    ) -> Self {
+        let mut stop_ids = params.stop_token_ids.clone();
+        if !params.ignore_eos {
+            stop_ids.extend_from_slice(eos_token_ids);
+        }
+        Self {
+            id,
+            params,
+            stop_ids,
+            num_prompt_tokens: prompt_token_ids.len(),
+            token_ids: prompt_token_ids,
+            num_computed_tokens: 0,
+            num_scheduled_tokens: 0,
+            num_prompt_logprobs: 0,
+            status: RequestStatus::Waiting,
+        }
+    }
+
+    /// Its name.
+    pub fn id(&self) -> RequestId {
+        self.id
+    }
+
+    /// How it draws tokens and ends.
+    pub fn params(&self) -> &SamplingParams {
+        &self.params
+    }
+
+    /// Where it stands.
+    pub fn status(&self) -> RequestStatus {
+        self.status
+    }
+
+    /// Prompt and output ids.
+    pub fn token_ids(&self) -> &[TokenId] {
+        &self.token_ids
+    }
+
+    /// Output ids, a stop id excluded.
+    pub fn output_token_ids(&self) -> &[TokenId] {
+        &self.token_ids[self.num_prompt_tokens..]
+    }
+
+    /// Length of the prompt.
+    pub fn num_prompt_tokens(&self) -> usize {
+        self.num_prompt_tokens
+    }
+
+    /// Tokens whose keys and values are in the cache.
+    pub fn num_computed_tokens(&self) -> usize {
+        self.num_computed_tokens
+    }
+
+    /// Tokens that have slots in the cache, computed or about to be.
+    pub fn num_tokens_with_slots(&self) -> usize {
+        self.num_computed_tokens + self.num_scheduled_tokens
+    }
+
+    /// Prompt and output.
+    pub fn num_tokens(&self) -> usize {
+        self.token_ids.len()
+    }
+
+    /// What computing must catch up with: [`num_tokens`](Self::num_tokens), and drafted tokens
+    /// once there are drafters.
+    pub fn num_tokens_with_spec(&self) -> usize {
+        self.num_tokens()
+    }
+
+    /// Most tokens the cache will ever hold of it: the last token drawn is never computed.
+    pub fn max_num_cached_tokens(&self, max_model_len: usize) -> usize {
+        let end = self
+            .num_prompt_tokens
+            .saturating_add(self.params.max_tokens);
+        match self.params.max_tokens {
+            0 => self.num_prompt_tokens,
+            _ => end.min(max_model_len).saturating_sub(1),
+        }
+    }
+
+    /// Whether it draws a token once all its tokens are computed.
+    pub fn generates(&self) -> bool {
+        self.params.max_tokens > 0
+    }
+
+    /// Takes the token drawn after the last one; a stop id ends the request and is not kept.
+    /// Gives the reason if the request ends here.
+    pub(super) fn append_token(
+        &mut self,
+        id: TokenId,
+        max_model_len: usize,
+    ) -> Option<FinishReason> {
+        if self.stop_ids.contains(&id) {
+            return Some(FinishReason::Stop);
+        }
+        self.token_ids.push(id);
+        let full = self.output_token_ids().len() >= self.params.max_tokens
+            || self.num_tokens() >= max_model_len;
+        full.then_some(FinishReason::Length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(params: SamplingParams) -> Request {
+        Request::new(RequestId(0), vec![5, 6], params, &[2])
+    }
+
+    #[test]
+    fn ends_at_eos_and_stop_ids_without_keeping_them() {
+        let params = SamplingParams {
+            stop_token_ids: vec![9],
+            ..SamplingParams::default()
+        };
+        let mut r = request(params.clone());
+        assert_eq!(r.append_token(7, 100), None);
+        assert_eq!(r.append_token(9, 100), Some(FinishReason::Stop));
+        assert_eq!(r.append_token(2, 100), Some(FinishReason::Stop));
+        assert_eq!(r.output_token_ids(), [7]);
+        let mut r = request(SamplingParams {
+            ignore_eos: true,
+            ..params
+        });
+        assert_eq!(r.append_token(2, 100), None);
+        assert_eq!(r.append_token(9, 100), Some(FinishReason::Stop));
+        assert_eq!(r.output_token_ids(), [2]);
+    }
+
+    #[test]
+    fn ends_at_either_length() {
+        let params = SamplingParams {
+            max_tokens: 2,
+            ..SamplingParams::default()
+        };
+        let mut r = request(params.clone());
+        assert_eq!(r.max_num_cached_tokens(100), 3);
+        assert_eq!(r.append_token(7, 100), None);
+        assert_eq!(r.append_token(7, 100), Some(FinishReason::Length));
+        let mut r = request(params);
+        assert_eq!(r.max_num_cached_tokens(3), 2);
+        assert_eq!(r.append_token(7, 3), Some(FinishReason::Length));
+    }
+}

@@ -1,0 +1,386 @@
+//! What each step computes. Decides by counters and blocks alone: knows no device, no clock and
+//! no text.
+
+use super::config::{ConfigError, SchedulerConfig};
+use super::error::RequestError;
+use super::kv_cache_manager::{KvCacheManager, KvGroupSpec};
+use super::output::{
+    ModelRunnerOutput, SamplingInputs, ScheduledSequence, SchedulerOutput, SequenceOutput,
+};
+use super::request::{Request, RequestStatus};
+use crate::types::{FinishReason, RequestId, TokenId, TokenLogprobs};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What a step brought one request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestUpdate {
+    /// Which.
+    pub request_id: RequestId,
+    /// The token it gained; `None` while its prompt is computed, and for a stop id.
+    pub token_id: Option<TokenId>,
+    /// Log-probabilities of that token, where asked for.
+    pub logprobs: Option<TokenLogprobs>,
+    /// Log-probabilities of the next prompt tokens, where asked for, in order from the second.
+    pub prompt_logprobs: Vec<TokenLogprobs>,
+    /// The request is over: ended, or failed by itself.
+    pub finished: Option<Result<FinishReason, RequestError>>,
+}
+
+/// The scheduler.
+///
+/// One rule: bring every request's `num_computed_tokens` to its `num_tokens_with_spec`, running
+/// requests first, oldest first, under the step's budgets. When blocks run out the newest running
+/// request gives up its own and starts again from position 0 later. `running` followed by `waiting`
+/// is always in order of arrival, so the oldest request always advances and none starves.
+#[derive(Debug)]
+pub struct Scheduler {
+    config: SchedulerConfig,
+    kv: KvCacheManager,
+    requests: BTreeMap<RequestId, Request>,
+    running: Vec<RequestId>,
+    waiting: VecDeque<RequestId>,
+    finished_ids: Vec<RequestId>,
+}
+
+impl Scheduler {
+    /// A scheduler without requests.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for limits under which nothing could run.
+    pub fn new(config: SchedulerConfig, groups: Vec<KvGroupSpec>) -> Result<Self, ConfigError> {
+        config.validate()?;
+        if groups.is_empty() {
+            return Err(ConfigError::Zero {
+                name: "the number of KV groups",
+            });
+        }
+        let num_blocks = u32::try_from(config.num_blocks)
+            .map_err(|_| ConfigError::NumBlocks(config.num_blocks))?;
+        Ok(Self {
+            kv: KvCacheManager::new(groups, config.block_size, num_blocks),
+            config,
+            requests: BTreeMap::new(),
+            running: Vec::new(),
+            waiting: VecDeque::new(),
+            finished_ids: Vec::new(),
+        })
+    }
+
+    /// The limits.
+    pub fn config(&self) -> &SchedulerConfig {
+        &self.config
+    }
+
+    /// The block tables.
+    pub fn kv_cache(&self) -> &KvCacheManager {
+        &self.kv
+    }
+
+    /// A request that is not over.
+    pub fn request(&self, id: RequestId) -> Option<&Request> {
+        self.requests.get(&id)
+    }
+
+    /// Requests that are not over.
+    pub fn num_unfinished_requests(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Queues a request, whose id must be larger than every earlier one.
+    ///
+    /// # Errors
+    /// [`RequestError::EmptyPrompt`], [`RequestError::PromptTooLong`] and
+    /// [`RequestError::NeverFits`] for a request that could never finish.
+    pub fn add_request(&mut self, request: Request) -> Result<(), RequestError> {
+        let num_prompt_tokens = request.num_prompt_tokens();
+        let max_model_len = self.config.max_model_len;
+        if num_prompt_tokens == 0 {
+            return Err(RequestError::EmptyPrompt);
+        }
+        let room = usize::from(request.generates());
+        if num_prompt_tokens > max_model_len - room {
+            return Err(RequestError::PromptTooLong {
+                num_prompt_tokens,
+                room,
+                max_model_len,
+            });
+        }
+        let num_tokens = request.max_num_cached_tokens(max_model_len);
+        let needed = self.kv.blocks_for(num_tokens);
+        let available = self.kv.num_usable_blocks();
+        if needed > available {
+            return Err(RequestError::NeverFits {
+                num_tokens,
+                needed,
+                block_size: self.config.block_size,
+                available,
+            });
+        }
+        let id = request.id();
+        let before = self.requests.insert(id, request);
+        assert!(before.is_none(), "{id} is in use");
+        self.waiting.push_back(id);
+        Ok(())
+    }
+
+    /// Ends a request at once, whatever it is doing, and gives it back; `None` if it is over
+    /// already or never was.
+    pub fn abort(&mut self, id: RequestId) -> Option<Request> {
+        self.remove(id)
+    }
+
+    /// Decides the next step. What it schedules counts as computed only with
+    /// [`update_from_output`](Self::update_from_output); a step that failed is scheduled again.
+    pub fn schedule(&mut self) -> SchedulerOutput {
+        let mut token_budget = self.config.max_num_batched_tokens;
+        let mut scheduled = Vec::new();
+        let mut preempted_ids = Vec::new();
+
+        let mut index = 0;
+        while index < self.running.len() && token_budget > 0 {
+            let id = self.running[index];
+            let request = &self.requests[&id];
+            let num_new = self.num_new_tokens(request, token_budget);
+            let end = request.num_computed_tokens + num_new;
+            let mut fits = self.kv.allocate_slots(id, end);
+            while !fits {
+                // Those behind `index` are not scheduled yet, so nothing has to be taken back.
+                let newest = self
+                    .running
+                    .pop()
+                    .expect("at least this request is running");
+                self.preempt(newest);
+                preempted_ids.push(newest);
+                if newest == id {
+                    break;
+                }
+                fits = self.kv.allocate_slots(id, end);
+            }
+            if fits {
+                scheduled.push(self.share(id, num_new));
+                token_budget -= num_new;
+                index += 1;
+            }
+        }
+
+        // After a preemption the free blocks are what an older request will want next.
+        while preempted_ids.is_empty()
+            && token_budget > 0
+            && self.running.len() < self.config.max_num_seqs
+            && let Some(&id) = self.waiting.front()
+        {
+            let request = &self.requests[&id];
+            // All of it must fit now, although only a chunk is computed: else two long prompts
+            // would take turns at throwing each other out.
+            if self.kv.blocks_for(request.num_tokens_with_spec()) > self.kv.num_free_blocks() {
+                break;
+            }
+            let num_cached_tokens = self.kv.get_computed_blocks(request).num_cached_tokens;
+            let request = self.requests.get_mut(&id).expect("queued requests exist");
+            request.num_computed_tokens = num_cached_tokens;
+            request.status = RequestStatus::Running;
+            let num_new = self.num_new_tokens(&self.requests[&id], token_budget);
+            let fits = self.kv.allocate_slots(id, num_cached_tokens + num_new);
+            assert!(fits, "a part of what fits does not fit");
+            self.waiting.pop_front();
+            self.running.push(id);
+            scheduled.push(self.share(id, num_new));
+            token_budget -= num_new;
+        }
+
+        SchedulerOutput {
+            scheduled,
+            finished_ids: self.finished_ids.clone(),
+            preempted_ids,
+        }
+    }
+
+    /// Takes in what a step computed: advances counters, appends tokens, ends requests and frees
+    /// their blocks. Requests aborted since the step was scheduled are passed over.
+    ///
+    /// `vocab_size` bounds the ids a model may draw.
+    pub fn update_from_output(
+        &mut self,
+        step: &SchedulerOutput,
+        output: ModelRunnerOutput,
+        vocab_size: usize,
+    ) -> Vec<RequestUpdate> {
+        self.finished_ids
+            .retain(|id| !step.finished_ids.contains(id));
+        let mut outputs = output.sequences.into_iter();
+        let mut updates = Vec::with_capacity(step.scheduled.len());
+        for share in &step.scheduled {
+            let output = outputs.next().filter(|o| o.request_id == share.request_id);
+            let Some(request) = self.requests.get_mut(&share.request_id) else {
+                continue;
+            };
+            let max_model_len = self.config.max_model_len;
+            let update = advance(request, share, output, vocab_size, max_model_len);
+            if update.finished.is_some() {
+                self.remove(share.request_id);
+            }
+            updates.push(update);
+        }
+        updates
+    }
+
+    /// Checks everything that must hold at any moment.
+    ///
+    /// # Errors
+    /// A sentence naming the first contradiction.
+    pub fn check_integrity(&self) -> Result<(), String> {
+        let lengths = self.running.iter();
+        let lengths = lengths.map(|id| (*id, self.requests[id].num_tokens_with_slots()));
+        self.kv.check_integrity(&lengths.collect())?;
+        let order: Vec<_> = self.running.iter().chain(&self.waiting).collect();
+        if !order.is_sorted() {
+            return Err(format!("requests are out of order of arrival: {order:?}"));
+        }
+        if order.len() != self.requests.len() || order.windows(2).any(|w| w[0] == w[1]) {
+            return Err(format!(
+                "{} requests, but {order:?} in the queues",
+                self.requests.len()
+            ));
+        }
+        if self.running.len() > self.config.max_num_seqs {
+            return Err(format!("{} requests are running", self.running.len()));
+        }
+        for (id, request) in &self.requests {
+            let running = self.running.contains(id);
+            if running != (request.status == RequestStatus::Running) {
+                return Err(format!(
+                    "{id} is in the wrong queue for {:?}",
+                    request.status
+                ));
+            }
+            if !running && request.num_tokens_with_slots() != 0 {
+                return Err(format!("{id} counts computed tokens, but holds no blocks"));
+            }
+        }
+        Ok(())
+    }
+
+    fn num_new_tokens(&self, request: &Request, token_budget: usize) -> usize {
+        (request.num_tokens_with_spec() - request.num_computed_tokens)
+            .min(self.config.max_prefill_chunk.unwrap_or(usize::MAX))
+            .min(token_budget)
+    }
+
+    fn share(&mut self, id: RequestId, num_new: usize) -> ScheduledSequence {
+        let request = self
+            .requests
+            .get_mut(&id)
+            .expect("scheduled requests exist");
+        request.num_scheduled_tokens = num_new;
+        let params = request.params();
+        let (start, end) = (
+            request.num_computed_tokens,
+            request.num_computed_tokens + num_new,
+        );
+        let prompt = &request.token_ids()[..request.num_prompt_tokens()];
+        let targets = prompt.get(start + 1..(end + 1).min(prompt.len()));
+        ScheduledSequence {
+            request_id: id,
+            token_ids: request.token_ids()[start..end].to_vec(),
+            num_computed_tokens: start,
+            block_tables: self.kv.block_tables(id).to_vec(),
+            samples: end == request.num_tokens() && request.generates(),
+            sampling: SamplingInputs {
+                temperature: params.temperature,
+                seed: params.seed,
+                logprobs: params.logprobs,
+            },
+            prompt_logprob_targets: match targets {
+                Some(ids) if params.prompt_logprobs => ids.to_vec(),
+                _ => Vec::new(),
+            },
+        }
+    }
+
+    /// The request has left `running` already; it was the newest there, so it is now the oldest of
+    /// those that wait.
+    fn preempt(&mut self, id: RequestId) {
+        self.kv.free(id);
+        let request = self.requests.get_mut(&id).expect("running requests exist");
+        (request.num_computed_tokens, request.num_scheduled_tokens) = (0, 0);
+        request.status = RequestStatus::Preempted;
+        self.waiting.push_front(id);
+    }
+
+    fn remove(&mut self, id: RequestId) -> Option<Request> {
+        let mut request = self.requests.remove(&id)?;
+        request.status = RequestStatus::Finished;
+        self.kv.free(id);
+        self.running.retain(|r| *r != id);
+        self.waiting.retain(|r| *r != id);
+        self.finished_ids.push(id);
+        Some(request)
+    }
+}
+
+/// Moves one request past its share of a step.
+fn advance(
+    request: &mut Request,
+    share: &ScheduledSequence,
+    output: Option<SequenceOutput>,
+    vocab_size: usize,
+    max_model_len: usize,
+) -> RequestUpdate {
+    let request_id = share.request_id;
+    let mut update = RequestUpdate {
+        request_id,
+        token_id: None,
+        logprobs: None,
+        prompt_logprobs: Vec::new(),
+        finished: None,
+    };
+    let position = share.end_position();
+    let missing = RequestError::MissingOutput {
+        request_id,
+        position,
+    };
+    let Some(output) = output else {
+        update.finished = Some(Err(missing));
+        return update;
+    };
+    if let Some(error) = output.error {
+        update.finished = Some(Err(error));
+        return update;
+    }
+    if output.prompt_logprobs.len() != share.prompt_logprob_targets.len()
+        || output.token_id.is_some() != share.samples
+        || output.logprobs.is_some() != (share.samples && share.sampling.logprobs.is_some())
+    {
+        update.finished = Some(Err(missing));
+        return update;
+    }
+    request.num_computed_tokens = position;
+    request.num_scheduled_tokens = 0;
+    // Row i of the share reports on prompt token `start + 1 + i`, entry `start + i` of the list.
+    let reported = request
+        .num_prompt_logprobs
+        .saturating_sub(share.num_computed_tokens);
+    update.prompt_logprobs = output.prompt_logprobs.into_iter().skip(reported).collect();
+    request.num_prompt_logprobs += update.prompt_logprobs.len();
+
+    if let Some(id) = output.token_id {
+        if id as usize >= vocab_size {
+            update.finished = Some(Err(RequestError::InvalidSample {
+                request_id,
+                id,
+                position,
+                vocab_size,
+            }));
+            return update;
+        }
+        let reason = request.append_token(id, max_model_len);
+        if reason != Some(FinishReason::Stop) {
+            update.token_id = Some(id);
+            update.logprobs = output.logprobs;
+        }
+        update.finished = reason.map(Ok);
+    } else if !request.generates() && position == request.num_tokens() {
+        update.finished = Some(Ok(FinishReason::Length));
+    }
+    update
+}
