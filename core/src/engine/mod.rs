@@ -1,1 +1,13 @@
-//! (see the layer's files)
+//! The engine: requests in, tokens and text out, one step after another.
+//!
+//! Owns the loop and its bookkeeping. Knows neither how a step is chosen (`sched`) nor how it is
+//! computed (`runner`), no thread and no protocol.
+
+pub mod core;
+pub mod metrics;
+
+#[cfg(test)]
+mod core_tests;
+
+pub use self::core::{EngineCore, EngineOutput};
+pub use metrics::RequestMetrics;

@@ -77,6 +77,17 @@ pub enum ConfigError {
     /// Block 0 is the null block, so at least 2 are needed; ids are 32 bits wide.
     #[error("num_blocks is {0}, but must be 2 to 2³²−1 (block 0 is reserved)")]
     NumBlocks(usize),
+    /// Positions the model was not made for.
+    #[error(
+        "max_model_len is {max_model_len}, but the model was made for {max_position_embeddings} \
+         positions: lower max_model_len"
+    )]
+    BeyondModel {
+        /// The limit asked for.
+        max_model_len: usize,
+        /// The model's.
+        max_position_embeddings: usize,
+    },
 }
 
 #[cfg(test)]

@@ -1,0 +1,207 @@
+//! The step loop over token ids. Knows no text, and of the model only what its runner says and how
+//! far its vocabulary and context reach.
+
+use super::metrics::RequestMetrics;
+use crate::clock::Clock;
+use crate::config::ModelConfig;
+use crate::error::Result;
+use crate::runner::ExecuteModel;
+use crate::sched::{
+    ConfigError, KvGroupSpec, Request, RequestError, RequestUpdate, Scheduler, SchedulerConfig,
+};
+use crate::types::{FinishReason, RequestId, SamplingParams, TokenId, TokenLogprobs};
+use std::collections::BTreeMap;
+
+/// What a step brought one request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EngineOutput {
+    /// Which.
+    pub request_id: RequestId,
+    /// Tokens it gained, a stop id excluded.
+    pub token_ids: Vec<TokenId>,
+    /// One for each of `token_ids`, where asked for.
+    pub logprobs: Vec<TokenLogprobs>,
+    /// The next prompt log-probabilities, where asked for, in order from the second prompt token.
+    pub prompt_logprobs: Vec<TokenLogprobs>,
+    /// The request is over: ended, or failed by itself.
+    pub finished: Option<Result<FinishReason, RequestError>>,
+    /// Its times so far.
+    pub metrics: RequestMetrics,
+}
+
+/// An engine: a scheduler, a runner and a clock.
+#[derive(Debug)]
+pub struct EngineCore<R, C> {
+    scheduler: Scheduler,
+    runner: R,
+    clock: C,
+    vocab_size: usize,
+    eos_token_ids: Vec<TokenId>,
+    metrics: BTreeMap<RequestId, RequestMetrics>,
+    next_id: u64,
+}
+
+impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
+    /// An engine for the model that `runner` computes.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for limits under which nothing could run, or which reach beyond the model.
+    pub fn new(
+        runner: R,
+        clock: C,
+        model: &ModelConfig,
+        config: SchedulerConfig,
+    ) -> Result<Self, ConfigError> {
+        if config.max_model_len > model.max_position_embeddings {
+            return Err(ConfigError::BeyondModel {
+                max_model_len: config.max_model_len,
+                max_position_embeddings: model.max_position_embeddings,
+            });
+        }
+        let groups = KvGroupSpec::full_attention(model.num_hidden_layers);
+        Ok(Self {
+            scheduler: Scheduler::new(config, groups)?,
+            runner,
+            clock,
+            vocab_size: model.vocab_size,
+            eos_token_ids: model.eos_token_ids.clone(),
+            metrics: BTreeMap::new(),
+            next_id: 0,
+        })
+    }
+
+    /// Queues a request.
+    ///
+    /// # Errors
+    /// [`RequestError`] for ids the model does not have, parameters without meaning, and requests
+    /// that could never finish.
+    pub fn add_request(
+        &mut self,
+        prompt_token_ids: Vec<TokenId>,
+        params: SamplingParams,
+    ) -> Result<RequestId, RequestError> {
+        self.check_ids("the prompt", &prompt_token_ids)?;
+        self.check_ids("stop_token_ids", &params.stop_token_ids)?;
+        check_params(&params, self.vocab_size)?;
+        let id = RequestId(self.next_id);
+        let request = Request::new(id, prompt_token_ids, params, &self.eos_token_ids);
+        self.scheduler.add_request(request)?;
+        self.next_id += 1;
+        let arrival = self.clock.now();
+        self.metrics.insert(id, RequestMetrics::new(arrival));
+        Ok(id)
+    }
+
+    /// Ends a request at once; `None` if it is over already or never was.
+    pub fn abort(&mut self, id: RequestId) -> Option<EngineOutput> {
+        self.scheduler.abort(id)?;
+        let update = RequestUpdate {
+            request_id: id,
+            token_id: None,
+            logprobs: None,
+            prompt_logprobs: Vec::new(),
+            finished: Some(Ok(FinishReason::Abort)),
+        };
+        Some(self.record(update))
+    }
+
+    /// Whether a step would compute anything.
+    pub fn has_unfinished_requests(&self) -> bool {
+        self.scheduler.num_unfinished_requests() > 0
+    }
+
+    /// Computes one step and says what it brought; requests of which there is nothing new to say
+    /// are left out.
+    ///
+    /// # Errors
+    /// The device's. No request is lost: the next call computes the same step again.
+    pub async fn step(&mut self) -> Result<Vec<EngineOutput>> {
+        let step = self.scheduler.schedule();
+        if step.is_empty() {
+            return Ok(Vec::new());
+        }
+        let output = self.runner.execute_model(&step).await?;
+        let updates = self
+            .scheduler
+            .update_from_output(&step, output, self.vocab_size);
+        Ok(updates
+            .into_iter()
+            .map(|update| self.record(update))
+            .filter(EngineOutput::has_news)
+            .collect())
+    }
+
+    /// The scheduler, to look at.
+    pub fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
+    }
+
+    /// The runner.
+    pub fn runner_mut(&mut self) -> &mut R {
+        &mut self.runner
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    fn check_ids(&self, what: &'static str, ids: &[TokenId]) -> Result<(), RequestError> {
+        match ids.iter().find(|id| **id as usize >= self.vocab_size) {
+            Some(&id) => Err(RequestError::TokenOutOfRange {
+                what,
+                id,
+                vocab_size: self.vocab_size,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn record(&mut self, update: RequestUpdate) -> EngineOutput {
+        let id = update.request_id;
+        let now = self.clock.now();
+        let metrics = self
+            .metrics
+            .get_mut(&id)
+            .expect("metrics live as long as their request");
+        if update.token_id.is_some() {
+            metrics.record_token(now);
+        }
+        let metrics = *metrics;
+        if update.finished.is_some() {
+            self.metrics.remove(&id);
+        }
+        EngineOutput {
+            request_id: id,
+            token_ids: update.token_id.into_iter().collect(),
+            logprobs: update.logprobs.into_iter().collect(),
+            prompt_logprobs: update.prompt_logprobs,
+            finished: update.finished,
+            metrics,
+        }
+    }
+}
+
+impl EngineOutput {
+    fn has_news(&self) -> bool {
+        self.finished.is_some() || !self.token_ids.is_empty() || !self.prompt_logprobs.is_empty()
+    }
+}
+
+fn check_params(params: &SamplingParams, vocab_size: usize) -> Result<(), RequestError> {
+    if !(params.temperature.is_finite() && params.temperature >= 0.0) {
+        return Err(RequestError::InvalidParameter {
+            name: "temperature",
+            value: params.temperature.to_string(),
+            must: "0 or a positive number",
+        });
+    }
+    match params.logprobs {
+        Some(n) if n > vocab_size => Err(RequestError::InvalidParameter {
+            name: "logprobs",
+            value: n.to_string(),
+            must: "at most the size of the vocabulary",
+        }),
+        _ => Ok(()),
+    }
+}

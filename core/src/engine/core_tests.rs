@@ -1,0 +1,399 @@
+//! The engine on a model that is only a hash, kept in pages like a real one's keys: the same
+//! tokens however they are served. Knows no device.
+
+use super::core::{EngineCore, EngineOutput};
+use crate::clock::{Clock, ManualClock};
+use crate::config::{Architecture, ModelConfig, RopePairing, RopeScaling};
+use crate::error::{Error, Result};
+use crate::runner::ExecuteModel;
+use crate::sched::{
+    ConfigError, ModelRunnerOutput, RequestError, ScheduledSequence, SchedulerConfig,
+    SchedulerOutput, SequenceOutput,
+};
+use crate::types::{FinishReason, RequestId, SamplingParams, TokenId, TokenLogprobs};
+use pollster::block_on;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+const VOCAB: usize = 997;
+const EOS: TokenId = 2;
+
+/// A token is drawn from a hash of the whole context, read back from the pages through the block
+/// table, so that a wrong table, a block given to two or a position left out changes the answer.
+struct PagedHash {
+    pages: Vec<Vec<TokenId>>,
+    block_size: usize,
+    clock: Rc<ManualClock>,
+    fail_next: bool,
+    num_preemptions: usize,
+}
+
+impl PagedHash {
+    fn run(&mut self, share: &ScheduledSequence) -> SequenceOutput {
+        let table = &share.block_tables[0];
+        for (i, &id) in share.token_ids.iter().enumerate() {
+            let p = share.num_computed_tokens + i;
+            self.pages[table[p / self.block_size] as usize][p % self.block_size] = id;
+        }
+        let logprob = |p: usize, target: TokenId| TokenLogprobs {
+            logprob: -((self.hash(table, p) ^ u64::from(target)) as f32),
+            top: Vec::new(),
+        };
+        let start = share.num_computed_tokens;
+        let targets = share.prompt_logprob_targets.iter().enumerate();
+        let hash = self.hash(table, share.end_position());
+        let id = (hash ^ share.sampling.seed) % VOCAB as u64;
+        let token_id = share.samples.then_some(id as TokenId);
+        SequenceOutput {
+            request_id: share.request_id,
+            token_id,
+            logprobs: share.sampling.logprobs.and(token_id).map(|t| logprob(1, t)),
+            prompt_logprobs: targets.map(|(i, &t)| logprob(start + i + 1, t)).collect(),
+            error: None,
+        }
+    }
+
+    fn hash(&self, table: &[u32], len: usize) -> u64 {
+        let id = |p: usize| self.pages[table[p / self.block_size] as usize][p % self.block_size];
+        (0..len).fold(0xcbf2_9ce4_8422_2325, |h: u64, p| {
+            (h ^ u64::from(id(p))).wrapping_mul(0x0100_0000_01b3) >> 3
+        })
+    }
+}
+
+impl ExecuteModel for PagedHash {
+    async fn execute_model(&mut self, step: &SchedulerOutput) -> Result<ModelRunnerOutput> {
+        self.clock.advance(Duration::from_millis(10));
+        self.num_preemptions += step.preempted_ids.len();
+        let sequences = step.scheduled.iter().map(|share| self.run(share)).collect();
+        if std::mem::take(&mut self.fail_next) {
+            return Err(Error::DoesNotFit("the device is gone".into()));
+        }
+        Ok(ModelRunnerOutput { sequences })
+    }
+}
+
+impl Clock for Rc<ManualClock> {
+    fn now(&self) -> Duration {
+        self.as_ref().now()
+    }
+}
+
+fn model() -> ModelConfig {
+    ModelConfig {
+        architecture: Architecture::Llama,
+        vocab_size: VOCAB,
+        hidden_size: 8,
+        intermediate_size: 8,
+        num_hidden_layers: 3,
+        num_attention_heads: 1,
+        num_key_value_heads: 1,
+        head_dim: 8,
+        max_position_embeddings: 1024,
+        rms_norm_eps: 1e-5,
+        rope_theta: 1e4,
+        rope_scaling: RopeScaling::None,
+        rope_pairing: RopePairing::Halves,
+        tie_word_embeddings: true,
+        attention_bias: false,
+        mlp_bias: false,
+        bos_token_id: None,
+        eos_token_ids: vec![EOS],
+    }
+}
+
+fn config() -> SchedulerConfig {
+    SchedulerConfig {
+        max_num_seqs: 8,
+        max_num_batched_tokens: 2048,
+        max_model_len: 800,
+        block_size: 16,
+        num_blocks: 400,
+        max_prefill_chunk: None,
+    }
+}
+
+type Engine = EngineCore<PagedHash, Rc<ManualClock>>;
+
+fn engine(config: SchedulerConfig) -> Engine {
+    engine_ending_at(EOS, config)
+}
+
+fn engine_ending_at(eos: TokenId, config: SchedulerConfig) -> Engine {
+    let clock = Rc::new(ManualClock::default());
+    let runner = PagedHash {
+        pages: vec![vec![TokenId::MAX; config.block_size]; config.num_blocks],
+        block_size: config.block_size,
+        clock: clock.clone(),
+        fail_next: false,
+        num_preemptions: 0,
+    };
+    let model = ModelConfig {
+        eos_token_ids: vec![eos],
+        ..model()
+    };
+    EngineCore::new(runner, clock, &model, config).unwrap()
+}
+
+fn prompt(index: usize) -> (Vec<TokenId>, SamplingParams) {
+    let len = [1, 5, 15, 16, 17, 33, 129, 700][index];
+    let ids = (0..len).map(|i| (i * 31 + index * 7) as TokenId % VOCAB as TokenId);
+    let params = SamplingParams {
+        max_tokens: 60,
+        seed: index as u64,
+        ignore_eos: true,
+        logprobs: index.is_multiple_of(2).then_some(0),
+        prompt_logprobs: index.is_multiple_of(3),
+        ..SamplingParams::default()
+    };
+    (ids.collect(), params)
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Answer {
+    token_ids: Vec<TokenId>,
+    logprobs: Vec<TokenLogprobs>,
+    prompt_logprobs: Vec<TokenLogprobs>,
+    finished: Option<Result<FinishReason, RequestError>>,
+}
+
+impl Answer {
+    fn take(&mut self, output: EngineOutput) {
+        assert_eq!(self.finished, None);
+        self.token_ids.extend(output.token_ids);
+        self.logprobs.extend(output.logprobs);
+        self.prompt_logprobs.extend(output.prompt_logprobs);
+        self.finished = output.finished;
+    }
+}
+
+fn drive(engine: &mut Engine, answers: &mut BTreeMap<RequestId, Answer>) {
+    while engine.has_unfinished_requests() {
+        for output in block_on(engine.step()).unwrap() {
+            answers.entry(output.request_id).or_default().take(output);
+        }
+        engine.scheduler().check_integrity().unwrap();
+    }
+}
+
+fn serve(engine: &mut Engine, indices: impl IntoIterator<Item = usize>) -> Vec<Answer> {
+    let mut answers = BTreeMap::new();
+    for index in indices {
+        let (ids, params) = prompt(index);
+        let id = engine.add_request(ids, params).unwrap();
+        answers.insert(id, Answer::default());
+    }
+    drive(engine, &mut answers);
+    answers.into_values().collect()
+}
+
+fn served_alone() -> Vec<Answer> {
+    let alone = |i| serve(&mut engine(config()), [i]).remove(0);
+    (0..8).map(alone).collect()
+}
+
+#[test]
+fn the_same_answers_however_served() {
+    let alone = served_alone();
+    for (index, answer) in alone.iter().enumerate() {
+        assert_eq!(answer.token_ids.len(), 60, "prompt {index}");
+        assert_eq!(answer.finished, Some(Ok(FinishReason::Length)));
+        let (ids, params) = prompt(index);
+        let scored = if params.prompt_logprobs {
+            ids.len() - 1
+        } else {
+            0
+        };
+        assert_eq!(answer.prompt_logprobs.len(), scored);
+        let logprobs = if params.logprobs.is_some() { 60 } else { 0 };
+        assert_eq!(answer.logprobs.len(), logprobs);
+    }
+    assert_ne!(alone[3].token_ids, alone[4].token_ids);
+    for block_size in [16, 32] {
+        for max_prefill_chunk in [None, Some(7), Some(64), Some(512)] {
+            for max_num_batched_tokens in [13, 2048] {
+                let mut batched = engine(SchedulerConfig {
+                    block_size,
+                    max_prefill_chunk,
+                    max_num_batched_tokens,
+                    ..config()
+                });
+                assert_eq!(serve(&mut batched, 0..8), alone);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_answers_when_blocks_run_out() {
+    let alone = served_alone();
+    // The longest needs all blocks there are, so whoever runs beside it is thrown out.
+    for (num_blocks, order) in [
+        (48, vec![7, 0, 1, 2, 3, 4, 5, 6]),
+        (12, vec![0, 1, 2, 3, 6, 5, 4]),
+    ] {
+        let mut tight = engine(SchedulerConfig {
+            num_blocks: 1 + num_blocks,
+            max_prefill_chunk: Some(64),
+            ..config()
+        });
+        let answers = serve(&mut tight, order.clone());
+        for (index, answer) in order.into_iter().zip(answers) {
+            assert_eq!(answer, alone[index], "prompt {index}");
+        }
+        let preempted = tight.runner_mut().num_preemptions;
+        assert!(preempted > 0, "{num_blocks} blocks were enough for all");
+        let free = tight.scheduler().kv_cache().num_free_blocks();
+        assert_eq!(free, num_blocks);
+    }
+}
+
+#[test]
+fn a_failed_step_is_computed_again() {
+    let alone = served_alone();
+    let mut engine = engine(config());
+    let mut answers = BTreeMap::new();
+    let (ids, params) = prompt(5);
+    let id = engine.add_request(ids, params).unwrap();
+    for _ in 0..3 {
+        engine.runner_mut().fail_next = true;
+        assert!(block_on(engine.step()).is_err());
+        let output = block_on(engine.step()).unwrap().remove(0);
+        answers
+            .entry(id)
+            .or_insert_with(Answer::default)
+            .take(output);
+    }
+    drive(&mut engine, &mut answers);
+    assert_eq!(answers[&id], alone[5]);
+}
+
+#[test]
+fn eos_stop_ids_and_lengths_end_a_request() {
+    let (ids, params) = prompt(1);
+    let free = serve(&mut engine(config()), [1]).remove(0).token_ids;
+    let answer = |params: SamplingParams, eos: TokenId, max_model_len| {
+        let config = SchedulerConfig {
+            max_model_len,
+            ..config()
+        };
+        let mut engine = engine_ending_at(eos, config);
+        let id = engine.add_request(ids.clone(), params).unwrap();
+        let mut answers = BTreeMap::new();
+        drive(&mut engine, &mut answers);
+        answers.remove(&id).unwrap()
+    };
+    let cut = free.iter().position(|t| *t == free[9]).unwrap();
+    let stopping = SamplingParams {
+        ignore_eos: false,
+        ..params.clone()
+    };
+    let stopped = answer(stopping, free[9], 800);
+    assert_eq!(stopped.token_ids, free[..cut]);
+    assert_eq!(stopped.finished, Some(Ok(FinishReason::Stop)));
+    let ignoring = answer(params.clone(), free[9], 800);
+    assert_eq!(ignoring.token_ids, free);
+    let stop_id = SamplingParams {
+        stop_token_ids: vec![free[9]],
+        ..params.clone()
+    };
+    assert_eq!(answer(stop_id, EOS, 800), stopped);
+    let short = answer(params, EOS, 5 + 20);
+    assert_eq!(short.token_ids, free[..20]);
+    assert_eq!(short.finished, Some(Ok(FinishReason::Length)));
+}
+
+#[test]
+fn aborting_one_leaves_the_others_alone() {
+    let alone = served_alone();
+    let mut engine = engine(config());
+    let mut answers = BTreeMap::new();
+    let ids: Vec<_> = (0..3)
+        .map(|i| engine.add_request(prompt(i).0, prompt(i).1).unwrap())
+        .collect();
+    for _ in 0..5 {
+        for output in block_on(engine.step()).unwrap() {
+            answers
+                .entry(output.request_id)
+                .or_insert_with(Answer::default)
+                .take(output);
+        }
+    }
+    let end = engine.abort(ids[1]).unwrap();
+    assert_eq!(end.finished, Some(Ok(FinishReason::Abort)));
+    assert_eq!(end.metrics.num_output_tokens, 5);
+    assert_eq!(engine.abort(ids[1]), None);
+    drive(&mut engine, &mut answers);
+    assert_eq!(answers[&ids[0]], alone[0]);
+    assert_eq!(answers[&ids[1]].token_ids, alone[1].token_ids[..5]);
+    assert_eq!(answers[&ids[2]], alone[2]);
+}
+
+#[test]
+fn times_come_from_the_clock() {
+    let mut engine = engine(SchedulerConfig {
+        max_prefill_chunk: Some(64),
+        ..config()
+    });
+    engine.clock().advance(Duration::from_millis(3));
+    let (ids, params) = prompt(6);
+    engine.add_request(ids, params).unwrap();
+    let mut last = None;
+    while engine.has_unfinished_requests() {
+        last = block_on(engine.step()).unwrap().pop().or(last);
+    }
+    let metrics = last.unwrap().metrics;
+    // 129 tokens are three chunks of 10 ms; each later token is a step of its own.
+    assert_eq!(metrics.ttft(), Some(Duration::from_millis(30)));
+    assert_eq!(metrics.tpot(), Some(Duration::from_millis(10)));
+    assert_eq!(metrics.num_output_tokens, 60);
+}
+
+#[test]
+fn bad_requests_are_refused_by_name() {
+    let mut engine = engine(config());
+    let mut refuse = |ids: Vec<TokenId>, params: SamplingParams| {
+        engine.add_request(ids, params).unwrap_err().to_string()
+    };
+    let ok = SamplingParams::default();
+    assert!(refuse(vec![], ok.clone()).contains("no tokens"));
+    assert!(refuse(vec![5, 997], ok.clone()).contains("the prompt holds token id 997"));
+    assert!(refuse(vec![5; 800], ok.clone()).contains("800 tokens"));
+    for temperature in [f32::NAN, -1.0, f32::INFINITY] {
+        let params = SamplingParams {
+            temperature,
+            ..ok.clone()
+        };
+        assert!(refuse(vec![5], params).starts_with("temperature is"));
+    }
+    let params = SamplingParams {
+        stop_token_ids: vec![1000],
+        ..ok.clone()
+    };
+    assert!(refuse(vec![5], params).contains("stop_token_ids"));
+    let params = SamplingParams {
+        logprobs: Some(998),
+        ..ok
+    };
+    assert!(refuse(vec![5], params).starts_with("logprobs is 998"));
+    assert!(!engine.has_unfinished_requests());
+}
+
+#[test]
+fn a_context_beyond_the_model_is_refused() {
+    let clock = Rc::new(ManualClock::default());
+    let runner = PagedHash {
+        pages: Vec::new(),
+        block_size: 16,
+        clock: clock.clone(),
+        fail_next: false,
+        num_preemptions: 0,
+    };
+    let config = SchedulerConfig {
+        max_model_len: 1025,
+        ..config()
+    };
+    let refused = EngineCore::new(runner, clock, &model(), config).err();
+    assert!(matches!(refused, Some(ConfigError::BeyondModel { .. })));
+}
