@@ -1,5 +1,84 @@
-//! The one interface between the engine and a device.
+//! The one interface between the engine and a device: buffers, programs, and bytes in and out, all
+//! in queue order. Knows no graphics API.
+
+use crate::caps::Caps;
+use crate::program::{BufferId, Program, StepArgs};
+use std::future::Future;
+use std::ops::Range;
 use thiserror::Error;
+
 /// What a device refuses or fails at.
-#[derive(Debug, Error)]
-pub enum ExecutorError {}
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ExecutorError {
+    /// No device answers to the request.
+    #[error("no usable device: {0}")]
+    NoDevice(String),
+    /// The device is gone; a new one must be made and filled again.
+    #[error("the device was lost: {0}")]
+    DeviceLost(String),
+    /// An allocation failed.
+    #[error(
+        "the device has no memory for {label} ({bytes} bytes); use a smaller model, context or batch"
+    )]
+    OutOfMemory {
+        /// What was to be allocated.
+        label: String,
+        /// Its size.
+        bytes: u64,
+    },
+    /// A buffer would exceed the device's limit.
+    #[error(
+        "{label} needs {bytes} bytes, more than the {limit} one buffer of this device may hold"
+    )]
+    BufferTooLarge {
+        /// What was to be allocated.
+        label: String,
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// A program, write or read names a buffer or range that does not exist, or a variant that
+    /// cannot be linked or compiled: a fault of the program's builder.
+    #[error("invalid command: {0}")]
+    Invalid(String),
+}
+
+/// Names a launched program; tickets of one executor grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+/// Runs programs. Everything happens in the order of the calls.
+pub trait Executor {
+    /// What the device can do.
+    fn caps(&self) -> &Caps;
+
+    /// Allocates `bytes` (rounded up to 4), filled with zeros.
+    ///
+    /// # Errors
+    /// [`ExecutorError::OutOfMemory`], [`ExecutorError::BufferTooLarge`] or a lost device.
+    fn create_buffer(&mut self, label: &str, bytes: u64) -> Result<BufferId, ExecutorError>;
+
+    /// Frees a buffer; programs that name it may not be launched any more.
+    fn destroy_buffer(&mut self, buffer: BufferId);
+
+    /// Writes `data` (a multiple of 4 bytes) at `offset` (a multiple of 4).
+    ///
+    /// # Errors
+    /// A range outside the buffer, or a lost device.
+    fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), ExecutorError>;
+
+    /// Uploads the step's bytes and runs the program.
+    ///
+    /// # Errors
+    /// An invalid program, or a lost device.
+    fn launch(&mut self, program: &Program, args: &StepArgs) -> Result<Ticket, ExecutorError>;
+
+    /// Reads a range (4-byte aligned) as it is after everything launched before this call. The
+    /// future does not borrow the executor: more may be launched before it is awaited.
+    fn read(
+        &mut self,
+        buffer: BufferId,
+        range: Range<u64>,
+    ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static;
+}

@@ -3,4 +3,14 @@
 //! Imports go one way: `kernel link caps program executor` < `kernels` < `cpu` | `gpu`, and the
 //! last two never see each other. Knows no model, no request and no file.
 
+pub mod caps;
 pub mod executor;
+pub mod kernel;
+pub mod link;
+pub mod program;
+
+pub mod kernels;
+
+pub mod cpu;
+#[cfg(feature = "gpu")]
+pub mod gpu;

@@ -1,1 +1,26 @@
-//! Shared pieces of the tests that see the whole workspace.
+//! Shared pieces of the tests that see the whole workspace: a device to test on, random inputs,
+//! and one dispatch run on any executor.
+
+mod case;
+mod noise;
+
+pub use case::{Case, Input, assert_close};
+pub use noise::Noise;
+
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use twoclock_shaders::gpu::{DeviceOptions, GpuDevice, WgpuExecutor};
+
+/// The device under test: the best adapter there is, opened once a process.
+///
+/// # Panics
+/// When there is none: these tests are about a device, software Vulkan included.
+pub fn gpu() -> MutexGuard<'static, WgpuExecutor> {
+    static GPU: OnceLock<Mutex<WgpuExecutor>> = OnceLock::new();
+    GPU.get_or_init(|| {
+        let device = pollster::block_on(GpuDevice::open(DeviceOptions::default()))
+            .expect("a Vulkan device; tests/run.sh installs a software one");
+        Mutex::new(WgpuExecutor::new(device))
+    })
+    .lock()
+    .unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,77 @@
+//! What an executor's device can do, as plain data. Programs are built from it, so a program for
+//! any device can be built (and looked at) on any machine. Knows no graphics API.
+
+/// What kind of machine runs the kernels; it decides which bodies are fast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeviceKind {
+    /// A processor: the reference executor, or a software Vulkan driver. Bodies without barriers
+    /// and workgroup memory; no watchdog.
+    Cpu,
+    /// Any GPU.
+    Gpu,
+}
+
+/// Who reads the WGSL text: the two differ in which `enable` lines they accept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// naga, linked into a native program.
+    Native,
+    /// A browser's own compiler.
+    Browser,
+}
+
+/// Capabilities and limits of a device. Sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// Processor or GPU.
+    pub kind: DeviceKind,
+    /// Reader of the WGSL text.
+    pub dialect: Dialect,
+    /// `enable f16` is allowed.
+    pub shader_f16: bool,
+    /// Smallest and largest subgroup, where subgroup operations are offered.
+    pub subgroups: Option<(u32, u32)>,
+    /// Largest storage binding.
+    pub max_binding_bytes: u64,
+    /// Largest buffer.
+    pub max_buffer_bytes: u64,
+    /// Storage buffers one kernel may bind.
+    pub max_storage_buffers: u32,
+    /// Invocations in one workgroup.
+    pub max_invocations: u32,
+    /// Workgroup memory of one workgroup.
+    pub max_workgroup_bytes: u32,
+    /// Workgroups in one dimension of a dispatch.
+    pub max_workgroups: u32,
+    /// Bindings start at multiples of this.
+    pub binding_alignment: u64,
+}
+
+impl Caps {
+    /// WebGPU's default limits: what every device offers. Baseline variants stay inside them.
+    pub fn portable_gpu() -> Self {
+        Self {
+            kind: DeviceKind::Gpu,
+            dialect: Dialect::Native,
+            shader_f16: false,
+            subgroups: None,
+            max_binding_bytes: 128 << 20,
+            max_buffer_bytes: 256 << 20,
+            max_storage_buffers: 8,
+            max_invocations: 256,
+            max_workgroup_bytes: 16 << 10,
+            max_workgroups: 65535,
+            binding_alignment: 256,
+        }
+    }
+
+    /// The reference executor: a processor with the same limits, so that a program built for it
+    /// crosses the same borders.
+    pub fn reference() -> Self {
+        Self {
+            kind: DeviceKind::Cpu,
+            max_buffer_bytes: 1 << 40,
+            ..Self::portable_gpu()
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Reference of [`crate::kernels::rms_norm`].
+
+use super::{Bound, fma, join};
+use crate::kernel::KernelKey;
+use crate::kernels::act;
+use crate::kernels::rms_norm::RmsNormParams;
+
+pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
+    let p: &RmsNormParams = bytemuck::from_bytes(params);
+    let index = act::index_fn(key);
+    let (x, g) = (bound.f32s(0), bound.f32s(1));
+    let (out, rstd) = (bound.f32s_mut(2), bound.f32s_mut(3));
+    let dim = 4 * p.dim4 as usize;
+    let tokens = (grid[0] * key.get("TOKENS").unwrap_or(1)) as usize;
+    for token in 0..tokens.min(rstd.len()) {
+        let row = &x[token * dim..][..dim];
+        // Slots of 32 consecutive elements, each a chain of its own, summed in order.
+        let mut sum = 0.0;
+        for slot in row.chunks(32) {
+            let mut s = [0.0; 4];
+            for v in slot.chunks_exact(4) {
+                for c in 0..4 {
+                    s[c] = fma(v[c], v[c], s[c]);
+                }
+            }
+            sum += join(s);
+        }
+        rstd[token] = 1.0 / (sum / dim as f32 + p.eps).sqrt();
+        for (k4, (v, w)) in row.chunks_exact(4).zip(g.chunks_exact(4)).enumerate() {
+            let at = 4 * index(token as u32, k4 as u32, p.act_stride) as usize;
+            for c in 0..4 {
+                out[at + c] = v[c] * w[c];
+            }
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The executor over wgpu: one upload, one compute pass and one submit a step where the step is
+//! short, several submits cut by predicted time where it is long.
+
+use super::bind_groups::{Prepared, prepare};
+use super::buffers::Buffers;
+use super::device::GpuDevice;
+use super::pipelines::Pipelines;
+use super::read::ReadBack;
+use crate::caps::{Caps, DeviceKind};
+use crate::executor::{Executor, ExecutorError, Ticket};
+use crate::program::{BufferId, Command, Program, ProgramId, Slice, StepArgs};
+use std::collections::HashMap;
+use std::future::Future;
+use std::ops::Range;
+
+/// Bytes staged by writes before the queue is told to take them.
+const STAGED_LIMIT: u64 = 64 << 20;
+
+/// What a submit may cost, by prediction; drivers kill what runs for seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SubmitBudget {
+    /// Longest submit. Infinite where no watchdog exists.
+    pub seconds: f64,
+    /// Assumed bandwidth, bytes a second.
+    pub bytes_per_second: f64,
+    /// Assumed arithmetic, floating-point operations a second.
+    pub flops_per_second: f64,
+}
+
+impl SubmitBudget {
+    /// 200 ms by cautious figures on a GPU, no cap on a processor.
+    pub fn for_device(caps: &Caps) -> Self {
+        Self {
+            seconds: match caps.kind {
+                DeviceKind::Cpu => f64::INFINITY,
+                DeviceKind::Gpu => 0.2,
+            },
+            bytes_per_second: 20e9,
+            flops_per_second: 200e9,
+        }
+    }
+
+    fn predict(&self, bytes: f64, flops: f64) -> f64 {
+        (bytes / self.bytes_per_second).max(flops / self.flops_per_second)
+    }
+}
+
+/// Runs programs on a [`GpuDevice`].
+#[derive(Debug)]
+pub struct WgpuExecutor {
+    gpu: GpuDevice,
+    budget: SubmitBudget,
+    buffers: Buffers,
+    pipelines: Pipelines,
+    prepared: HashMap<ProgramId, Prepared>,
+    /// Recorded but not yet submitted, so that a read-back joins the step's submit.
+    pending: Option<wgpu::CommandEncoder>,
+    staged: u64,
+    submits: u64,
+    tickets: u64,
+}
+
+impl WgpuExecutor {
+    /// An executor on this device.
+    pub fn new(gpu: GpuDevice) -> Self {
+        Self {
+            budget: SubmitBudget::for_device(&gpu.summary.caps),
+            gpu,
+            buffers: Buffers::default(),
+            pipelines: Pipelines::default(),
+            prepared: HashMap::new(),
+            pending: None,
+            staged: 0,
+            submits: 0,
+            tickets: 0,
+        }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &GpuDevice {
+        &self.gpu
+    }
+
+    /// Sets how long a submit may take.
+    #[must_use]
+    pub fn with_submit_budget(mut self, budget: SubmitBudget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Submits so far.
+    pub fn submits(&self) -> u64 {
+        self.submits
+    }
+
+    fn encoder(&mut self) -> wgpu::CommandEncoder {
+        self.pending
+            .take()
+            .unwrap_or_else(|| self.gpu.device.create_command_encoder(&Default::default()))
+    }
+
+    fn submit(&mut self, encoder: wgpu::CommandEncoder) {
+        self.gpu.queue.submit([encoder.finish()]);
+        self.submits += 1;
+        self.staged = 0;
+    }
+
+    /// Submits what is recorded; writes made from now on come after it.
+    fn flush(&mut self) {
+        if let Some(encoder) = self.pending.take() {
+            self.submit(encoder);
+        }
+    }
+
+    fn record(&mut self, program: &Program, counts: &[u32]) -> Result<(), ExecutorError> {
+        let prepared = &self.prepared[&program.id()];
+        let mut ready = prepared.0.iter();
+        let mut encoder = self
+            .pending
+            .take()
+            .unwrap_or_else(|| self.gpu.device.create_command_encoder(&Default::default()));
+        let mut pass: Option<wgpu::ComputePass<'static>> = None;
+        // Work since the last submit, and since the last point where one may end.
+        let (mut in_submit, mut in_block) = (0.0, 0.0);
+        let mut blocks = program.commands().split(|c| *c == Command::Cut).peekable();
+        while let Some(block) = blocks.next() {
+            for command in block {
+                match command {
+                    Command::Dispatch(dispatch) => {
+                        let ready = ready.next().ok_or_else(|| {
+                            ExecutorError::Invalid("a dispatch was not prepared".into())
+                        })?;
+                        let grid = dispatch.resolve_grid(counts);
+                        if grid.contains(&0) {
+                            continue;
+                        }
+                        if grid
+                            .iter()
+                            .any(|&n| n > self.gpu.summary.caps.max_workgroups)
+                        {
+                            return Err(ExecutorError::Invalid(format!(
+                                "{}: grid {grid:?} exceeds the device's limit",
+                                dispatch.key
+                            )));
+                        }
+                        let groups: f64 = grid.iter().map(|&n| f64::from(n)).product();
+                        in_block += self
+                            .budget
+                            .predict(groups * dispatch.cost.bytes, groups * dispatch.cost.flops);
+                        let pass = pass.get_or_insert_with(|| {
+                            encoder
+                                .begin_compute_pass(&Default::default())
+                                .forget_lifetime()
+                        });
+                        pass.set_pipeline(&ready.pipeline);
+                        pass.set_bind_group(0, &ready.bind_group, &[ready.params_at]);
+                        pass.dispatch_workgroups(grid[0], grid[1], grid[2]);
+                    }
+                    Command::Copy { src, dst } => {
+                        drop(pass.take());
+                        encoder.copy_buffer_to_buffer(
+                            self.buffers.window(src)?,
+                            src.offset,
+                            self.buffers.window(dst)?,
+                            dst.offset,
+                            src.bytes.min(dst.bytes),
+                        );
+                    }
+                    Command::Cut => {}
+                }
+            }
+            in_submit += in_block;
+            // The next block is about as long as this one: end the submit before it would be too
+            // long, not after.
+            if blocks.peek().is_some() && in_submit + in_block > self.budget.seconds {
+                drop(pass.take());
+                let full = std::mem::replace(
+                    &mut encoder,
+                    self.gpu.device.create_command_encoder(&Default::default()),
+                );
+                self.gpu.queue.submit([full.finish()]);
+                self.submits += 1;
+                in_submit = 0.0;
+            }
+            in_block = 0.0;
+        }
+        drop(pass);
+        self.pending = Some(encoder);
+        Ok(())
+    }
+}
+
+impl Executor for WgpuExecutor {
+    fn caps(&self) -> &Caps {
+        &self.gpu.summary.caps
+    }
+
+    fn create_buffer(&mut self, label: &str, bytes: u64) -> Result<BufferId, ExecutorError> {
+        self.buffers.create(&self.gpu, label, bytes)
+    }
+
+    fn destroy_buffer(&mut self, buffer: BufferId) {
+        self.flush();
+        self.buffers.destroy(buffer);
+    }
+
+    fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), ExecutorError> {
+        self.gpu.check()?;
+        let window = Slice {
+            buffer,
+            offset,
+            bytes: data.len() as u64,
+        };
+        self.flush();
+        self.gpu
+            .queue
+            .write_buffer(self.buffers.window(&window)?, offset, data);
+        self.staged += data.len() as u64;
+        if self.staged > STAGED_LIMIT {
+            // Writes stage in host memory until a submit is done with them.
+            let encoder = self.encoder();
+            self.submit(encoder);
+            self.gpu
+                .device
+                .poll(wgpu::PollType::wait_indefinitely())
+                .map_err(|e| ExecutorError::DeviceLost(e.to_string()))?;
+        }
+        self.gpu.check()
+    }
+
+    fn launch(&mut self, program: &Program, args: &StepArgs) -> Result<Ticket, ExecutorError> {
+        self.gpu.check()?;
+        if let Some((buffer, data)) = &args.upload {
+            self.write(*buffer, 0, data)?;
+        }
+        if !self.prepared.contains_key(&program.id()) {
+            let prepared = prepare(&self.gpu, &mut self.pipelines, &self.buffers, program)?;
+            self.prepared.insert(program.id(), prepared);
+        }
+        self.record(program, &args.counts)?;
+        self.gpu.check()?;
+        self.tickets += 1;
+        Ok(Ticket(self.tickets))
+    }
+
+    fn read(
+        &mut self,
+        buffer: BufferId,
+        range: Range<u64>,
+    ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static {
+        let back = self.read_back(buffer, range);
+        async move { back?.await }
+    }
+}
+
+impl WgpuExecutor {
+    fn read_back(
+        &mut self,
+        buffer: BufferId,
+        range: Range<u64>,
+    ) -> Result<ReadBack, ExecutorError> {
+        self.gpu.check()?;
+        let window = Slice {
+            buffer,
+            offset: range.start,
+            bytes: range.end.saturating_sub(range.start),
+        };
+        let staging = self.gpu.device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("read back"),
+            size: window.bytes,
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        let mut encoder = self.encoder();
+        encoder.copy_buffer_to_buffer(
+            self.buffers.window(&window)?,
+            window.offset,
+            &staging,
+            0,
+            window.bytes,
+        );
+        self.submit(encoder);
+        self.gpu.check()?;
+        Ok(ReadBack::new(self.gpu.device.clone(), staging))
+    }
+}

@@ -1,0 +1,38 @@
+//! One file a kernel: its parameters and bindings, which variant fits a device and a shape, and
+//! its grid. Knows the shape of no model.
+
+pub mod act;
+pub mod residual;
+pub mod rms_norm;
+
+use crate::kernel::Kernel;
+
+/// Every kernel.
+pub const ALL: &[&Kernel] = &[&residual::KERNEL, &rms_norm::KERNEL];
+
+/// The kernel of that name.
+pub fn find(name: &str) -> Option<&'static Kernel> {
+    ALL.iter().copied().find(|kernel| kernel.name == name)
+}
+
+/// The bodies of a kernel, read from `wgsl/` at build time.
+macro_rules! bodies {
+    ($($name:literal),* $(,)?) => {
+        &[$($crate::kernel::Body {
+            name: $name,
+            source: include_str!(concat!("../../wgsl/", $name, ".wgsl")),
+        }),*]
+    };
+}
+
+/// The bindings of a kernel, in order.
+macro_rules! bindings {
+    ($($name:ident: $access:ident),* $(,)?) => {
+        &[$($crate::kernel::BindingDef {
+            name: stringify!($name),
+            access: $crate::kernel::Access::$access,
+        }),*]
+    };
+}
+
+pub(crate) use {bindings, bodies};

@@ -1,0 +1,161 @@
+//! Links a body and the modules that fill its slots into one WGSL text.
+//!
+//! A body is plain WGSL with one comment line `// use: slot, slot`. The linked text is: the
+//! `enable` lines the target needs, the key's constants, one module a slot, the body. WGSL allows
+//! use before declaration, so order is free; there is no preprocessor and no template.
+
+use crate::caps::Dialect;
+use crate::kernel::{Kernel, KernelKey};
+use std::fmt::Write as _;
+use thiserror::Error;
+
+/// Why a key has no text.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum LinkError {
+    /// The kernel has no such body.
+    #[error("kernel {kernel} has no body {body}")]
+    NoBody {
+        /// Kernel asked for.
+        kernel: String,
+        /// Body asked for.
+        body: String,
+    },
+    /// The body names a slot the key does not fill.
+    #[error("{key}: slot {slot} is not filled")]
+    UnfilledSlot {
+        /// The key.
+        key: String,
+        /// The empty slot.
+        slot: String,
+    },
+    /// The key fills a slot the body does not name.
+    #[error("{key}: the body has no slot {slot}")]
+    UnknownSlot {
+        /// The key.
+        key: String,
+        /// The slot nobody asked for.
+        slot: String,
+    },
+    /// There is no such module.
+    #[error("{key}: there is no module {module}")]
+    NoModule {
+        /// The key.
+        key: String,
+        /// The missing module.
+        module: String,
+    },
+}
+
+macro_rules! modules {
+    ($($name:literal),* $(,)?) => {
+        /// Every module, by file name without `.wgsl`.
+        pub const MODULES: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../wgsl/modules/", $name, ".wgsl")))),*];
+    };
+}
+
+modules!["act_rows"];
+
+/// Slots a body names in its `// use:` line.
+pub fn slots(source: &str) -> impl Iterator<Item = &str> {
+    directive(source, "// use:")
+}
+
+fn directive<'a>(source: &'a str, prefix: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+    source
+        .lines()
+        .find_map(|line| line.strip_prefix(prefix))
+        .unwrap_or("")
+        .split(',')
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+}
+
+/// The WGSL text of one variant for one reader.
+///
+/// # Errors
+/// When the key names a body, module or slot that does not exist, or leaves a slot empty.
+pub fn link(kernel: &Kernel, key: &KernelKey, dialect: Dialect) -> Result<String, LinkError> {
+    let body = kernel.body(key.body).ok_or_else(|| LinkError::NoBody {
+        kernel: key.kernel.into(),
+        body: key.body.into(),
+    })?;
+    let wanted: Vec<&str> = slots(body.source).collect();
+    if let Some((slot, _)) = key.modules.iter().find(|(slot, _)| !wanted.contains(slot)) {
+        return Err(LinkError::UnknownSlot {
+            key: key.to_string(),
+            slot: (*slot).into(),
+        });
+    }
+    let mut parts = Vec::with_capacity(wanted.len() + 1);
+    for slot in wanted {
+        let module = key.slot(slot).ok_or_else(|| LinkError::UnfilledSlot {
+            key: key.to_string(),
+            slot: slot.into(),
+        })?;
+        let &(_, text) = MODULES
+            .iter()
+            .find(|(name, _)| *name == module)
+            .ok_or_else(|| LinkError::NoModule {
+                key: key.to_string(),
+                module: module.into(),
+            })?;
+        parts.push(text);
+    }
+    parts.push(body.source);
+
+    let mut text = String::new();
+    let mut enables: Vec<&str> = parts
+        .iter()
+        .flat_map(|part| directive(part, "// enable:"))
+        // naga rejects `enable subgroups`, browsers require it.
+        .filter(|&name| name != "subgroups" || dialect == Dialect::Browser)
+        .collect();
+    enables.sort_unstable();
+    enables.dedup();
+    for name in enables {
+        let _ = writeln!(text, "enable {name};");
+    }
+    for (name, value) in &key.consts {
+        let _ = writeln!(text, "const {name}: u32 = {value}u;");
+    }
+    for part in parts {
+        text.push_str(part);
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Body;
+
+    const TOY: Kernel = Kernel {
+        name: "toy",
+        bodies: &[Body {
+            name: "toy",
+            source: "// use: act\nfn main() {}\n",
+        }],
+        bindings: &[],
+        params: &[],
+        variants: Vec::new,
+    };
+
+    #[test]
+    fn a_slot_must_be_filled_and_wanted() {
+        let key = KernelKey::plain("toy", "toy");
+        assert!(matches!(
+            link(&TOY, &key, Dialect::Native),
+            Err(LinkError::UnfilledSlot { .. })
+        ));
+        let key = key.module("act", "act_rows").constant("TILE", 4);
+        let text = link(&TOY, &key, Dialect::Native).expect("links");
+        assert!(text.starts_with("const TILE: u32 = 4u;\n"));
+        let key = key.module("quant", "act_rows");
+        assert!(matches!(
+            link(&TOY, &key, Dialect::Native),
+            Err(LinkError::UnknownSlot { .. })
+        ));
+    }
+}

@@ -1,0 +1,74 @@
+//! `rms_norm` against its reference, and its bodies against each other.
+
+use twoclock_shaders::caps::{Caps, DeviceKind};
+use twoclock_shaders::cpu::CpuExecutor;
+use twoclock_shaders::executor::Executor as _;
+use twoclock_shaders::kernels::act::ActLayout;
+use twoclock_shaders::kernels::rms_norm::{Buffers, RmsNormParams, dispatch};
+use twoclock_shaders::program::CountId;
+use twoclock_tests::{Case, Noise, assert_close, gpu};
+
+fn case(
+    noise: &mut Noise,
+    caps: Caps,
+    layout: ActLayout,
+    tokens: usize,
+    dim: usize,
+) -> Case<'static> {
+    let room = tokens.next_multiple_of(8);
+    Case {
+        inputs: vec![
+            noise.f32s(room * dim).into(),
+            noise.f32s(dim).into(),
+            vec![0f32; room * dim].into(),
+            vec![0f32; room].into(),
+        ],
+        dispatches: Box::new(move |b| {
+            let params = RmsNormParams {
+                dim4: dim as u32 / 4,
+                act_stride: layout.stride(dim as u32, room as u32),
+                eps: 1e-5,
+            };
+            let buffers = Buffers {
+                x: b[0],
+                g: b[1],
+                out: b[2],
+                rstd: b[3],
+            };
+            vec![dispatch(&caps, layout, params, CountId(0), buffers)]
+        }),
+        counts: vec![tokens as u32],
+    }
+}
+
+#[test]
+fn every_body_agrees() {
+    let caps = gpu().caps().clone();
+    for &layout in ActLayout::ALL {
+        for (tokens, dim) in [(1, 64), (1, 576), (5, 36), (8, 320), (11, 4100)] {
+            let mut bodies = Vec::new();
+            for kind in [DeviceKind::Cpu, DeviceKind::Gpu] {
+                let caps = Caps {
+                    kind,
+                    ..caps.clone()
+                };
+                let case = case(&mut Noise::new(7), caps, layout, tokens, dim);
+                let what = format!("{layout:?} {kind:?} {tokens} × {dim}");
+                let live = |mut v: Vec<f32>, n| {
+                    v.truncate(n);
+                    v
+                };
+                let rstd = live(case.run(&mut *gpu(), 3), tokens);
+                let expected = live(case.run(&mut CpuExecutor::default(), 3), tokens);
+                assert_close(&what, &rstd, &expected, 1e-6);
+                if layout == ActLayout::Rows {
+                    let out = live(case.run(&mut *gpu(), 2), tokens * dim);
+                    let expected = live(case.run(&mut CpuExecutor::default(), 2), tokens * dim);
+                    assert_eq!(out, expected, "{what}");
+                }
+                bodies.push(rstd);
+            }
+            assert_eq!(bodies[0], bodies[1], "{layout:?} {tokens} × {dim}: bodies");
+        }
+    }
+}
