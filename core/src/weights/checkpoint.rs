@@ -1,0 +1,446 @@
+//! What a model loads from: a configuration, tensors under their Hugging Face names, and what the
+//! files say about text, whichever format they have. Knows no device and reads no tensor data until
+//! it is asked for rows.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::gguf::Gguf;
+use super::names::{ROPE_FREQS, expected_tensors, is_derived};
+use super::safetensors::{open, open_if_there, read_directory};
+use super::source::{ByteSource, ModelFiles, read_all, read_vec};
+use super::{DType, WeightsError, config_gguf, config_hf};
+use crate::config::{ModelConfig, TextAssets, TokenizerAsset, Vocabulary};
+
+/// Longest configuration file taken, bytes.
+const MAX_CONFIG: u64 = 1 << 20;
+/// Longest tokenizer file taken, bytes.
+const MAX_TOKENIZER: u64 = 128 << 20;
+
+/// Where a tensor's bytes are and what they mean.
+#[derive(Clone)]
+pub struct TensorInfo {
+    /// Hugging Face name, such as `model.layers.0.self_attn.q_proj.weight`.
+    pub name: String,
+    /// Element type in the file.
+    pub dtype: DType,
+    /// Shape, row-major: `[out_features, in_features]` for a linear layer's weight.
+    pub shape: Vec<usize>,
+    /// The file.
+    pub source: Arc<dyn ByteSource>,
+    /// First byte in the file.
+    pub offset: u64,
+    /// Bytes in the file.
+    pub bytes: u64,
+}
+
+impl fmt::Debug for TensorInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TensorInfo")
+            .field("name", &self.name)
+            .field("dtype", &self.dtype)
+            .field("shape", &self.shape)
+            .field("file", &self.source.name())
+            .field("offset", &self.offset)
+            .field("bytes", &self.bytes)
+            .finish()
+    }
+}
+
+impl TensorInfo {
+    /// Rows: all dimensions but the last, multiplied. A vector is one row.
+    pub fn rows(&self) -> usize {
+        self.shape
+            .split_last()
+            .map_or(1, |(_, outer)| outer.iter().product())
+    }
+
+    /// Elements of a row.
+    pub fn cols(&self) -> usize {
+        self.shape.last().copied().unwrap_or(1)
+    }
+
+    /// Elements.
+    pub fn elements(&self) -> u64 {
+        self.shape.iter().map(|&d| d as u64).product()
+    }
+
+    /// The bytes of some rows, as they are in the file: `rows.len() · dtype.row_bytes(cols)`.
+    ///
+    /// # Errors
+    /// [`WeightsError::Rows`] for rows the tensor does not have, [`WeightsError::Read`] where the
+    /// host fails.
+    pub fn read_rows(&self, rows: Range<usize>) -> Result<Vec<u8>, WeightsError> {
+        let total = self.rows();
+        if rows.start > rows.end || rows.end > total {
+            return Err(WeightsError::Rows {
+                tensor: self.name.clone(),
+                start: rows.start,
+                end: rows.end,
+                rows: total,
+            });
+        }
+        // A tensor's bytes are its rows one after the other; the readers checked the product.
+        let row = self.bytes / total as u64;
+        read_vec(
+            &*self.source,
+            self.offset + row * rows.start as u64,
+            row * rows.len() as u64,
+            &self.name,
+        )
+    }
+
+    /// All elements of an unquantized tensor, widened exactly. For norms and biases.
+    ///
+    /// # Errors
+    /// [`WeightsError::Unsupported`] for a quantized tensor, [`WeightsError::Read`] where the host
+    /// fails.
+    pub fn read_f32(&self) -> Result<Vec<f32>, WeightsError> {
+        let bytes = self.read_rows(0..self.rows())?;
+        match self.dtype {
+            DType::F32 => Ok(bytes
+                .as_chunks()
+                .0
+                .iter()
+                .map(|&b| f32::from_le_bytes(b))
+                .collect()),
+            DType::F16 => Ok(bytes
+                .as_chunks()
+                .0
+                .iter()
+                .map(|&b| half::f16::from_le_bytes(b).to_f32())
+                .collect()),
+            DType::BF16 => Ok(bytes
+                .as_chunks()
+                .0
+                .iter()
+                .map(|&b| half::bf16::from_le_bytes(b).to_f32())
+                .collect()),
+            DType::Q8_0 | DType::Q4_0 | DType::Q4_1 => Err(WeightsError::unsupported(
+                self.source.name(),
+                format!("tensor {}", self.name),
+                format!("of type {}", self.dtype),
+                "F32, F16, BF16 for norms and biases",
+            )),
+        }
+    }
+}
+
+/// The container a checkpoint was read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// GGUF, with its version.
+    Gguf {
+        /// 2 or 3.
+        version: u32,
+    },
+    /// Safetensors, with the number of files.
+    Safetensors {
+        /// Files.
+        shards: usize,
+    },
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gguf { version } => write!(f, "GGUF v{version}"),
+            Self::Safetensors { shards: 1 } => f.write_str("safetensors"),
+            Self::Safetensors { shards } => write!(f, "safetensors ({shards} files)"),
+        }
+    }
+}
+
+/// What the tensors of one element type come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DTypeShare {
+    /// The type.
+    pub dtype: DType,
+    /// Tensors of it.
+    pub tensors: usize,
+    /// Their elements.
+    pub elements: u64,
+    /// Their bytes in the file.
+    pub bytes: u64,
+}
+
+/// What there is to say of a checkpoint without loading it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckpointMetadata {
+    /// Container.
+    pub format: Format,
+    /// Architecture as the file calls it.
+    pub architecture: String,
+    /// The model's name, if the file says it.
+    pub name: Option<String>,
+    /// Its licence, if the file says it.
+    pub license: Option<String>,
+    /// Elements of all tensors (a tied output projection counts once).
+    pub parameters: u64,
+    /// Bytes of all files.
+    pub file_bytes: u64,
+    /// Element types, most bytes first.
+    pub dtypes: Vec<DTypeShare>,
+}
+
+impl CheckpointMetadata {
+    /// One line, such as `Q4_1 (210 tensors, 66.4 MB), Q8_0 (1 tensor, 30.1 MB)`.
+    pub fn quantization(&self) -> String {
+        let parts: Vec<String> = self
+            .dtypes
+            .iter()
+            .map(|share| {
+                format!(
+                    "{} ({} tensor{}, {:.1} MB)",
+                    share.dtype,
+                    share.tensors,
+                    if share.tensors == 1 { "" } else { "s" },
+                    share.bytes as f64 / 1e6
+                )
+            })
+            .collect();
+        parts.join(", ")
+    }
+}
+
+/// A model's files, read and checked up to the tensor data.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    /// Shapes and arithmetic.
+    pub config: ModelConfig,
+    /// Tensors by Hugging Face name: exactly those the configuration asks for.
+    pub tensors: BTreeMap<String, TensorInfo>,
+    /// Tokenizer and chat template.
+    pub text: TextAssets,
+    /// For whoever asks what this is.
+    pub metadata: CheckpointMetadata,
+}
+
+impl Checkpoint {
+    /// Reads the head of a GGUF file.
+    ///
+    /// # Errors
+    /// [`WeightsError`], naming file and field or tensor.
+    pub fn from_gguf(source: Arc<dyn ByteSource>) -> Result<Self, WeightsError> {
+        let gguf = Gguf::read(source)?;
+        let file = gguf.source.name();
+        let config = config_gguf::model_config(&gguf)?;
+        let mut tensors = BTreeMap::new();
+        for entry in &gguf.tensors {
+            if entry.name == ROPE_FREQS {
+                continue;
+            }
+            let name = config_gguf::tensor_name(file, &entry.name)?;
+            let tensor = TensorInfo {
+                dtype: config_gguf::tensor_dtype(file, &entry.name, entry.ggml_type)?,
+                shape: entry.shape.clone(),
+                source: Arc::clone(&gguf.source),
+                offset: entry.offset,
+                bytes: entry.bytes,
+                name: name.clone(),
+            };
+            tensors.insert(name, tensor);
+        }
+        let string = |key: &str| {
+            let value = gguf.metadata.get(key)?;
+            value.as_str().map(str::to_owned)
+        };
+        Self::new(
+            file,
+            config,
+            tensors,
+            config_gguf::text_assets(&gguf)?,
+            Format::Gguf {
+                version: gguf.version,
+            },
+            gguf.source.len(),
+            [
+                string("general.architecture"),
+                string("general.name"),
+                string("general.license"),
+            ],
+        )
+    }
+
+    /// Reads `config.json`, `generation_config.json`, the tokenizer files and the headers of the
+    /// safetensors of a Hugging Face directory.
+    ///
+    /// # Errors
+    /// [`WeightsError`], naming file and field or tensor.
+    pub fn from_hf(files: &dyn ModelFiles) -> Result<Self, WeightsError> {
+        let config_source = open(
+            files,
+            config_hf::CONFIG,
+            "a model directory holds it; give a GGUF file or a complete directory",
+        )?;
+        let config_json = parse_json(&*config_source, config_hf::CONFIG)?;
+        const GENERATION: &str = "generation_config.json";
+        let generation = match open_if_there(files, GENERATION)? {
+            Some(source) => Some(parse_json(&*source, GENERATION)?),
+            None => None,
+        };
+        let config = config_hf::model_config(
+            &config_json,
+            generation.as_ref().map(|value| (GENERATION, value)),
+        )?;
+        let found = read_directory(files)?;
+        let mut tensors = found.tensors;
+        tensors.retain(|name, _| !is_derived(name));
+        // A tied model may store the shared table a second time.
+        if config.tie_word_embeddings {
+            tensors.remove("lm_head.weight");
+        }
+        let string = |key: &str| config_json.get(key)?.as_str().map(str::to_owned);
+        Self::new(
+            files.name(),
+            config,
+            tensors,
+            hf_text_assets(files)?,
+            Format::Safetensors {
+                shards: found.shards,
+            },
+            found.file_bytes,
+            [string("model_type"), string("_name_or_path"), None],
+        )
+    }
+
+    fn new(
+        file: &str,
+        config: ModelConfig,
+        tensors: BTreeMap<String, TensorInfo>,
+        text: TextAssets,
+        format: Format,
+        file_bytes: u64,
+        [architecture, name, license]: [Option<String>; 3],
+    ) -> Result<Self, WeightsError> {
+        let expected: BTreeMap<_, _> = expected_tensors(&config).into_iter().collect();
+        for (name, shape) in &expected {
+            let tensor = find(&tensors, file, name)?;
+            if tensor.shape != *shape {
+                return Err(WeightsError::Shape {
+                    file: tensor.source.name().to_owned(),
+                    tensor: name.clone(),
+                    found: tensor.shape.clone(),
+                    expected: shape.clone(),
+                });
+            }
+        }
+        // A tensor left over would be a part of the model that is silently not computed.
+        if let Some(extra) = tensors.keys().find(|name| !expected.contains_key(*name)) {
+            return Err(WeightsError::unsupported(
+                file,
+                format!("tensor {extra}"),
+                "beyond what the configuration describes",
+                "dense llama models",
+            ));
+        }
+        let mut dtypes: Vec<DTypeShare> = Vec::new();
+        for dtype in DType::ALL {
+            let of_type = || tensors.values().filter(|t| t.dtype == dtype);
+            if of_type().next().is_some() {
+                dtypes.push(DTypeShare {
+                    dtype,
+                    tensors: of_type().count(),
+                    elements: of_type().map(TensorInfo::elements).sum(),
+                    bytes: of_type().map(|t| t.bytes).sum(),
+                });
+            }
+        }
+        dtypes.sort_by_key(|share| std::cmp::Reverse(share.bytes));
+        Ok(Self {
+            metadata: CheckpointMetadata {
+                format,
+                architecture: architecture.unwrap_or_default(),
+                name,
+                license,
+                parameters: tensors.values().map(TensorInfo::elements).sum(),
+                file_bytes,
+                dtypes,
+            },
+            config,
+            tensors,
+            text,
+        })
+    }
+
+    /// A tensor by its Hugging Face name.
+    ///
+    /// # Errors
+    /// [`WeightsError::MissingTensor`].
+    pub fn tensor(&self, name: &str) -> Result<&TensorInfo, WeightsError> {
+        find(&self.tensors, "the model", name)
+    }
+}
+
+/// The vocabulary of a GGUF file of any architecture, also one without tensors; `None` where it has
+/// none.
+///
+/// # Errors
+/// [`WeightsError`], naming file and key.
+pub fn gguf_vocabulary(source: Arc<dyn ByteSource>) -> Result<Option<Vocabulary>, WeightsError> {
+    config_gguf::vocabulary(&Gguf::read(source)?)
+}
+
+fn find<'a>(
+    tensors: &'a BTreeMap<String, TensorInfo>,
+    file: &str,
+    name: &str,
+) -> Result<&'a TensorInfo, WeightsError> {
+    tensors
+        .get(name)
+        .ok_or_else(|| WeightsError::MissingTensor {
+            file: file.to_owned(),
+            tensor: name.to_owned(),
+        })
+}
+
+fn parse_json(source: &dyn ByteSource, file: &str) -> Result<Value, WeightsError> {
+    serde_json::from_slice(&read_all(source, MAX_CONFIG)?)
+        .map_err(|e| WeightsError::malformed(file, "the file", e, "it must be JSON"))
+}
+
+/// `tokenizer.json`, and the template of `chat_template.jinja`, else of `tokenizer_config.json`.
+fn hf_text_assets(files: &dyn ModelFiles) -> Result<TextAssets, WeightsError> {
+    let mut assets = TextAssets::default();
+    if let Some(source) = open_if_there(files, "tokenizer.json")? {
+        assets.tokenizer = Some(TokenizerAsset::Json(read_all(&*source, MAX_TOKENIZER)?));
+    }
+    const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+    if let Some(source) = open_if_there(files, TOKENIZER_CONFIG)? {
+        // It repeats every added token, and so may be longer than other configurations.
+        let bytes = read_all(&*source, MAX_CONFIG * 8)?;
+        let config: Value = serde_json::from_slice(&bytes).map_err(|e| {
+            WeightsError::malformed(TOKENIZER_CONFIG, "the file", e, "it must be JSON")
+        })?;
+        // A token is its text, or an object that holds it.
+        let token = |key: &str| {
+            let value = config.get(key)?;
+            let text = value.get("content").unwrap_or(value);
+            text.as_str().map(str::to_owned)
+        };
+        assets.bos_token = token("bos_token");
+        assets.eos_token = token("eos_token");
+        assets.chat_template = match config.get("chat_template") {
+            Some(Value::String(template)) => Some(template.clone()),
+            // Several named templates: the one for plain conversations is "default".
+            Some(Value::Array(named)) => named
+                .iter()
+                .find(|t| t.get("name").and_then(Value::as_str) == Some("default"))
+                .and_then(|t| t.get("template")?.as_str().map(str::to_owned)),
+            _ => None,
+        };
+    }
+    const TEMPLATE: &str = "chat_template.jinja";
+    if let Some(source) = open_if_there(files, TEMPLATE)? {
+        let bytes = read_all(&*source, MAX_CONFIG)?;
+        assets.chat_template =
+            Some(String::from_utf8(bytes).map_err(|e| {
+                WeightsError::malformed(TEMPLATE, "the file", e, "it must be UTF-8")
+            })?);
+    }
+    Ok(assets)
+}

@@ -1,0 +1,141 @@
+//! Damaged files never panic and never make the reader allocate beyond a small multiple of their
+//! length. One test a process, as it watches the allocator.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use support::{MemoryFiles, memory, read};
+use twoclock_core::weights::Checkpoint;
+
+/// The system's allocator, counting bytes in use and their peak.
+struct Counting;
+
+static USED: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+#[expect(unsafe_code, reason = "the allocator's interface is unsafe")]
+// SAFETY: every call is handed to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        PEAK.fetch_max(
+            USED.fetch_add(layout.size(), Relaxed) + layout.size(),
+            Relaxed,
+        );
+        // SAFETY: the caller keeps `alloc`'s contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        USED.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the caller keeps `dealloc`'s contract.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Runs `f` and checks that it took at most `most` bytes beyond those in use.
+fn bounded<T>(most: usize, f: impl FnOnce() -> T) -> T {
+    let before = USED.load(Relaxed);
+    PEAK.store(before, Relaxed);
+    let out = f();
+    let taken = PEAK.load(Relaxed) - before;
+    assert!(
+        taken <= most,
+        "{taken} bytes were allocated, {most} are allowed"
+    );
+    out
+}
+
+/// A cut and some overwritten bytes, most of them near the start.
+fn damage(len: usize, head: usize) -> impl Strategy<Value = (usize, Vec<(usize, u8)>)> {
+    let cut = prop_oneof![3 => Just(len), 1 => 0..=len, 1 => 0..=head];
+    let at = prop_oneof![4 => 0..head, 1 => 0..len];
+    let byte = prop_oneof![
+        any::<u8>(),
+        Just(0),
+        Just(0xff),
+        Just(0x7f),
+        Just(b'['),
+        Just(b'"')
+    ];
+    (cut, prop::collection::vec((at, byte), 0..6))
+}
+
+fn damaged(bytes: &[u8], (cut, flips): (usize, Vec<(usize, u8)>)) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for (at, byte) in flips {
+        bytes[at] = byte;
+    }
+    bytes.truncate(cut);
+    bytes
+}
+
+#[test]
+fn damaged_files_cost_nothing() {
+    let mut runner = TestRunner::deterministic();
+
+    let gguf = read("gguf/Q4_0.gguf");
+    let accepted = std::cell::Cell::new(0);
+    runner
+        .run(&damage(gguf.len(), 16 << 10), |d| {
+            let bytes = damaged(&gguf, d);
+            let most = 8 * bytes.len() + (256 << 10);
+            let source = memory("damaged.gguf", bytes);
+            if bounded(most, || Checkpoint::from_gguf(source)).is_ok() {
+                accepted.set(accepted.get() + 1);
+            }
+            Ok(())
+        })
+        .unwrap();
+    // Some damage falls on weights: the reader is not simply refusing everything.
+    assert!(accepted.get() > 0);
+
+    // A count in 1 kB that claims the moon.
+    let mut small = gguf[..1024].to_vec();
+    for count in [u64::MAX, 1 << 60, 1 << 32, 1 << 20] {
+        for at in [8, 16] {
+            small[at..at + 8].copy_from_slice(&count.to_le_bytes());
+            let source = memory("small.gguf", small.clone());
+            assert!(bounded(16 << 10, || Checkpoint::from_gguf(source)).is_err());
+        }
+    }
+
+    let files = MemoryFiles::of("models/llama_bias");
+    let sharded = MemoryFiles::of("models/llama");
+    for (files, name) in [
+        (&files, "model.safetensors"),
+        (&files, "config.json"),
+        (&sharded, "model.safetensors.index.json"),
+        (&sharded, "config_v5.json"),
+    ] {
+        let mut files = files.clone();
+        if name == "config_v5.json" {
+            let v5 = files.0["config_v5.json"].clone();
+            files.0.insert("config.json".into(), v5);
+        }
+        let name = if name == "config_v5.json" {
+            "config.json"
+        } else {
+            name
+        };
+        let whole = files.0[name].clone();
+        let head = whole.len().min(4 << 10);
+        runner
+            .run(&damage(whole.len(), head), |d| {
+                let mut files = files.clone();
+                files.0.insert(name.into(), damaged(&whole, d));
+                let total: usize = files.0.values().map(Vec::len).sum();
+                let _ = bounded(8 * total + (256 << 10), || Checkpoint::from_hf(&files));
+                Ok(())
+            })
+            .unwrap();
+    }
+}
