@@ -54,7 +54,7 @@ macro_rules! modules {
     };
 }
 
-modules!["act_rows"];
+modules!["act_rows", "step"];
 
 /// Slots a body names in its `// use:` line.
 pub fn slots(source: &str) -> impl Iterator<Item = &str> {

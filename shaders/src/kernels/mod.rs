@@ -4,6 +4,7 @@
 pub mod act;
 pub mod residual;
 pub mod rms_norm;
+pub mod step;
 
 use crate::kernel::Kernel;
 

@@ -1,0 +1,55 @@
+//! The step buffer: one flat array of `u32` uploaded before each step, read by every kernel that
+//! needs to know what the step computes. Owns the order of its header and of its records; the WGSL
+//! side is `wgsl/modules/step.wgsl`.
+//!
+//! The header holds counts and where each array starts, in words from the start of the buffer, so
+//! a step lays its arrays out as it likes.
+
+/// Words of the header.
+pub const HEADER: usize = 16;
+
+/// Header word: tokens computed by the step.
+pub const NUM_TOKENS: usize = 0;
+/// Header word: sequences in the step.
+pub const NUM_SEQS: usize = 1;
+/// Header word: token rows that want logits.
+pub const NUM_ROWS: usize = 2;
+/// Header word: start of the token ids, one a token.
+pub const IDS: usize = 3;
+/// Header word: start of the positions, one a token.
+pub const POSITIONS: usize = 4;
+/// Header word: start of the slots, one a token: `block · block_size + offset`, [`NO_SLOT`] for a
+/// padded token.
+pub const SLOTS: usize = 5;
+/// Header word: start of the sequence records, [`SEQ_WORDS`] words each.
+pub const SEQS: usize = 6;
+/// Header word: start of the prefill tiles, [`ITEM_WORDS`] words each: sequence, first query of
+/// the tile within the sequence's queries.
+pub const TILES: usize = 7;
+/// Header word: start of the decode queries, [`ITEM_WORDS`] words each: sequence, query within
+/// the sequence's queries.
+pub const DECODES: usize = 8;
+/// Header word: start of the logits rows, one a row: the token whose logits are wanted.
+pub const ROWS: usize = 9;
+/// Header word: start of the sampling records, [`SAMPLE_WORDS`] words a row.
+pub const SAMPLES: usize = 10;
+
+/// Words of a sequence record: token of its first query, number of queries, length of its context
+/// with this step's tokens, start of its block table (in words from the start of the buffer).
+/// Query `i` stands at position `context − queries + i` and sees keys up to its own position.
+pub const SEQ_WORDS: usize = 4;
+/// Words of a prefill tile or decode query.
+pub const ITEM_WORDS: usize = 2;
+/// Words of a sampling record: temperature (f32 bits), seed low, seed high, position of the token
+/// that is drawn.
+pub const SAMPLE_WORDS: usize = 4;
+
+/// The slot of a token that is written nowhere.
+pub const NO_SLOT: u32 = u32::MAX;
+
+/// Queries of one prefill tile.
+pub const TILE_QUERIES: u32 = 8;
+/// Keys that stand alone in attention: own maximum, own sums; aligned to absolute position.
+pub const BLOCK_KEYS: u32 = 32;
+/// Keys whose blocks merge into one part before parts merge.
+pub const PART_KEYS: u32 = 256;

@@ -1,0 +1,45 @@
+// The step buffer. Order of header and records: kernels/step.rs. A kernel that uses this module
+// declares `var<storage, read> step: array<u32>`.
+const STEP_IDS = 3u;
+const STEP_POSITIONS = 4u;
+const STEP_SLOTS = 5u;
+const STEP_SEQS = 6u;
+const STEP_TILES = 7u;
+const STEP_DECODES = 8u;
+const STEP_ROWS = 9u;
+const STEP_SAMPLES = 10u;
+const NO_SLOT = 0xffffffffu;
+
+struct Seq {
+  first_token: u32,
+  queries: u32,
+  context: u32,
+  table: u32,
+}
+
+fn step_token_id(token: u32) -> u32 { return step[step[STEP_IDS] + token]; }
+fn step_position(token: u32) -> u32 { return step[step[STEP_POSITIONS] + token]; }
+fn step_slot(token: u32) -> u32 { return step[step[STEP_SLOTS] + token]; }
+fn step_row_token(row: u32) -> u32 { return step[step[STEP_ROWS] + row]; }
+
+fn step_seq(seq: u32) -> Seq {
+  let at = step[STEP_SEQS] + 4u * seq;
+  return Seq(step[at], step[at + 1u], step[at + 2u], step[at + 3u]);
+}
+
+// (sequence, first query) of a prefill tile.
+fn step_tile(tile: u32) -> vec2<u32> {
+  let at = step[STEP_TILES] + 2u * tile;
+  return vec2(step[at], step[at + 1u]);
+}
+
+// (sequence, query) of a decode query.
+fn step_decode(item: u32) -> vec2<u32> {
+  let at = step[STEP_DECODES] + 2u * item;
+  return vec2(step[at], step[at + 1u]);
+}
+
+// The slot of a sequence's key: block · block_size + offset.
+fn step_key_slot(table: u32, position: u32, block_size: u32) -> u32 {
+  return step[table + position / block_size] * block_size + position % block_size;
+}
