@@ -54,7 +54,13 @@ macro_rules! modules {
     };
 }
 
-modules!["act_rows", "step"];
+modules![
+    "act_rows",
+    "pairing_halves",
+    "pairing_interleaved",
+    "rng",
+    "step",
+];
 
 /// Slots a body names in its `// use:` line.
 pub fn slots(source: &str) -> impl Iterator<Item = &str> {

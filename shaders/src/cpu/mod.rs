@@ -7,8 +7,15 @@
 pub mod bound;
 pub mod executor;
 
+mod add_bias;
+mod gather_rows;
+mod glu;
+mod kv_write;
 mod residual;
 mod rms_norm;
+mod rope;
+mod sample;
+mod sample_pick;
 
 pub use bound::Bound;
 pub use executor::CpuExecutor;
@@ -19,8 +26,17 @@ use crate::kernel::KernelKey;
 pub type CpuKernel = fn(&KernelKey, &[u8], &mut Bound<'_>, [u32; 3]);
 
 /// Every reference kernel by name.
-pub const KERNELS: &[(&str, CpuKernel)] =
-    &[("residual", residual::run), ("rms_norm", rms_norm::run)];
+pub const KERNELS: &[(&str, CpuKernel)] = &[
+    ("add_bias", add_bias::run),
+    ("gather_rows", gather_rows::run),
+    ("glu", glu::run),
+    ("kv_write", kv_write::run),
+    ("residual", residual::run),
+    ("rms_norm", rms_norm::run),
+    ("rope", rope::run),
+    ("sample", sample::run),
+    ("sample_pick", sample_pick::run),
+];
 
 /// The reference's multiply-add; fused only where the target has an instruction for it.
 #[inline(always)]

@@ -2,14 +2,31 @@
 //! its grid. Knows the shape of no model.
 
 pub mod act;
+pub mod add_bias;
+pub mod gather_rows;
+pub mod glu;
+pub mod kv_write;
 pub mod residual;
 pub mod rms_norm;
+pub mod rope;
+pub mod sample;
+pub mod sample_pick;
 pub mod step;
 
 use crate::kernel::Kernel;
 
 /// Every kernel.
-pub const ALL: &[&Kernel] = &[&residual::KERNEL, &rms_norm::KERNEL];
+pub const ALL: &[&Kernel] = &[
+    &add_bias::KERNEL,
+    &gather_rows::KERNEL,
+    &glu::KERNEL,
+    &kv_write::KERNEL,
+    &residual::KERNEL,
+    &rms_norm::KERNEL,
+    &rope::KERNEL,
+    &sample::KERNEL,
+    &sample_pick::KERNEL,
+];
 
 /// The kernel of that name.
 pub fn find(name: &str) -> Option<&'static Kernel> {

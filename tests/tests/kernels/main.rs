@@ -2,5 +2,13 @@
 
 #![allow(missing_docs, reason = "a test binary has no public surface")]
 
+mod add_bias;
+mod gather_rows;
+mod glu;
+mod kv_write;
 mod residual;
 mod rms_norm;
+mod rope;
+mod sample;
+mod sample_pick;
+mod step;

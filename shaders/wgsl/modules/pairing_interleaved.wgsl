@@ -1,0 +1,4 @@
+// Rotary pair i is dimensions 2 i and 2 i + 1.
+fn pair_dims(pair: u32, pairs: u32) -> vec2<u32> {
+  return vec2(2u * pair, 2u * pair + 1u);
+}

@@ -1,0 +1,137 @@
+//! Every variant of every kernel, linked and held against what the Rust side says of it: valid
+//! WGSL under exactly its capabilities, bindings and parameters by reflection, and baseline limits.
+
+#![allow(missing_docs, reason = "a test binary has no public surface")]
+
+use naga::valid::{Capabilities, ValidationFlags, Validator};
+use naga::{AddressSpace, Module, ScalarKind, StorageAccess, TypeInner};
+use twoclock_shaders::caps::{Caps, Dialect};
+use twoclock_shaders::cpu;
+use twoclock_shaders::kernel::{Access, Kernel, KernelKey, Scalar};
+use twoclock_shaders::kernels::ALL;
+use twoclock_shaders::link::link;
+
+fn variants() -> impl Iterator<Item = (&'static Kernel, KernelKey)> {
+    ALL.iter().flat_map(|kernel| {
+        (kernel.variants)()
+            .into_iter()
+            .map(move |key| (*kernel, key))
+    })
+}
+
+fn parse(kernel: &Kernel, key: &KernelKey) -> (Module, String) {
+    let text = link(kernel, key, Dialect::Native).unwrap_or_else(|e| panic!("{e}"));
+    let module = naga::front::wgsl::parse_str(&text)
+        .unwrap_or_else(|e| panic!("{key}:\n{}", e.emit_to_string(&text)));
+    (module, text)
+}
+
+#[test]
+fn every_variant_is_valid_wgsl() {
+    let mut seen = 0;
+    for (kernel, key) in variants() {
+        let (module, text) = parse(kernel, &key);
+        // No baseline variant may need anything a plain WebGPU device lacks.
+        let capabilities = Capabilities::empty();
+        Validator::new(ValidationFlags::all(), capabilities)
+            .validate(&module)
+            .unwrap_or_else(|e| panic!("{key}:\n{}", e.emit_to_string(&text)));
+        seen += 1;
+    }
+    assert!(seen >= ALL.len(), "every kernel names its variants");
+}
+
+#[test]
+fn bindings_and_params_are_what_rust_says() {
+    for (kernel, key) in variants() {
+        let (module, _) = parse(kernel, &key);
+        for (_, var) in module.global_variables.iter() {
+            let name = var.name.as_deref().unwrap_or_default();
+            match var.space {
+                AddressSpace::Storage { access } => {
+                    let binding = var.binding.as_ref().expect("a storage binding").binding;
+                    let def = kernel.bindings.get(binding as usize).unwrap_or_else(|| {
+                        panic!("{key}: binding {binding} ({name}) is not in the table")
+                    });
+                    assert_eq!(def.name, name, "{key}: binding {binding}");
+                    let written = access.contains(StorageAccess::STORE);
+                    assert_eq!(written, def.access == Access::ReadWrite, "{key}: {name}");
+                }
+                AddressSpace::Uniform => {
+                    let binding = var.binding.as_ref().expect("a uniform binding").binding;
+                    assert_eq!(
+                        binding as usize,
+                        kernel.bindings.len(),
+                        "{key}: params binding"
+                    );
+                    let TypeInner::Struct { members, span } = &module.types[var.ty].inner else {
+                        panic!("{key}: params are not a struct");
+                    };
+                    assert_eq!(*span as usize, kernel.params_bytes(), "{key}: params size");
+                    assert_eq!(members.len(), kernel.params.len(), "{key}: params");
+                    for (i, (member, (field, scalar))) in
+                        members.iter().zip(kernel.params).enumerate()
+                    {
+                        assert_eq!(member.name.as_deref(), Some(*field), "{key}");
+                        assert_eq!(member.offset as usize, 4 * i, "{key}: {field}");
+                        let TypeInner::Scalar(wgsl) = module.types[member.ty].inner else {
+                            panic!("{key}: {field} is not a scalar");
+                        };
+                        let kind = match scalar {
+                            Scalar::U32 => ScalarKind::Uint,
+                            Scalar::F32 => ScalarKind::Float,
+                        };
+                        assert_eq!((wgsl.kind, wgsl.width), (kind, 4), "{key}: {field}");
+                    }
+                }
+                _ => {}
+            }
+        }
+        let bound = module
+            .global_variables
+            .iter()
+            .filter(|(_, var)| var.binding.is_some())
+            .count();
+        assert_eq!(bound, kernel.bindings.len() + 1, "{key}: bindings");
+    }
+}
+
+#[test]
+fn baseline_variants_keep_webgpu_limits() {
+    let limits = Caps::portable_gpu();
+    for (kernel, key) in variants() {
+        let (module, _) = parse(kernel, &key);
+        assert!(
+            kernel.bindings.len() <= limits.max_storage_buffers as usize,
+            "{key}: storage buffers"
+        );
+        let [main] = module.entry_points.as_slice() else {
+            panic!("{key}: one entry point");
+        };
+        assert_eq!(main.name, "main", "{key}");
+        let invocations: u32 = main.workgroup_size.iter().product();
+        assert!(
+            invocations <= limits.max_invocations,
+            "{key}: {invocations}"
+        );
+        let shared: u32 = module
+            .global_variables
+            .iter()
+            .filter(|(_, var)| var.space == AddressSpace::WorkGroup)
+            .map(|(_, var)| module.types[var.ty].inner.size(module.to_ctx()))
+            .sum();
+        assert!(
+            shared <= limits.max_workgroup_bytes,
+            "{key}: {shared} bytes of workgroup memory"
+        );
+    }
+}
+
+#[test]
+fn every_kernel_has_a_reference() {
+    let mut ours: Vec<&str> = ALL.iter().map(|kernel| kernel.name).collect();
+    let mut theirs: Vec<&str> = cpu::KERNELS.iter().map(|(name, _)| *name).collect();
+    ours.sort_unstable();
+    theirs.sort_unstable();
+    assert_eq!(ours, theirs);
+}
