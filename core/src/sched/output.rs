@@ -59,9 +59,11 @@ impl ScheduledSequence {
 pub struct SchedulerOutput {
     /// The sequences, oldest request first.
     pub scheduled: Vec<ScheduledSequence>,
-    /// Requests that ended since the last step that was computed; whatever is kept of them may go.
+    /// Requests that took part in steps and ended since the last one that was computed; whatever is
+    /// kept of them may go.
     pub finished_ids: Vec<RequestId>,
-    /// Requests that lost their blocks in this step and will come back from position 0.
+    /// Requests that lost their blocks since the last step that was computed; whatever is kept of
+    /// them may go too. They come back from position 0, after a failed step perhaps in this one.
     pub preempted_ids: Vec<RequestId>,
 }
 

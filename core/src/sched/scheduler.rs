@@ -39,7 +39,9 @@ pub struct Scheduler {
     requests: BTreeMap<RequestId, Request>,
     running: Vec<RequestId>,
     waiting: VecDeque<RequestId>,
+    /// What the runner has not heard of yet, as no step was computed since.
     finished_ids: Vec<RequestId>,
+    preempted_ids: Vec<RequestId>,
 }
 
 impl Scheduler {
@@ -63,6 +65,7 @@ impl Scheduler {
             running: Vec::new(),
             waiting: VecDeque::new(),
             finished_ids: Vec::new(),
+            preempted_ids: Vec::new(),
         })
     }
 
@@ -134,7 +137,7 @@ impl Scheduler {
     pub fn schedule(&mut self) -> SchedulerOutput {
         let mut token_budget = self.config.max_num_batched_tokens;
         let mut scheduled = Vec::new();
-        let mut preempted_ids = Vec::new();
+        let mut blocks_ran_out = false;
 
         let mut index = 0;
         while index < self.running.len() && token_budget > 0 {
@@ -150,7 +153,7 @@ impl Scheduler {
                     .pop()
                     .expect("at least this request is running");
                 self.preempt(newest);
-                preempted_ids.push(newest);
+                blocks_ran_out = true;
                 if newest == id {
                     break;
                 }
@@ -164,7 +167,7 @@ impl Scheduler {
         }
 
         // After a preemption the free blocks are what an older request will want next.
-        while preempted_ids.is_empty()
+        while !blocks_ran_out
             && token_budget > 0
             && self.running.len() < self.config.max_num_seqs
             && let Some(&id) = self.waiting.front()
@@ -191,7 +194,7 @@ impl Scheduler {
         SchedulerOutput {
             scheduled,
             finished_ids: self.finished_ids.clone(),
-            preempted_ids,
+            preempted_ids: self.preempted_ids.clone(),
         }
     }
 
@@ -207,6 +210,8 @@ impl Scheduler {
     ) -> Vec<RequestUpdate> {
         self.finished_ids
             .retain(|id| !step.finished_ids.contains(id));
+        self.preempted_ids
+            .retain(|id| !step.preempted_ids.contains(id));
         let mut outputs = output.sequences.into_iter();
         let mut updates = Vec::with_capacity(step.scheduled.len());
         for share in &step.scheduled {
@@ -305,15 +310,18 @@ impl Scheduler {
         (request.num_computed_tokens, request.num_scheduled_tokens) = (0, 0);
         request.status = RequestStatus::Preempted;
         self.waiting.push_front(id);
+        self.preempted_ids.push(id);
     }
 
     fn remove(&mut self, id: RequestId) -> Option<Request> {
         let mut request = self.requests.remove(&id)?;
+        if request.status == RequestStatus::Running {
+            self.finished_ids.push(id);
+        }
         request.status = RequestStatus::Finished;
         self.kv.free(id);
         self.running.retain(|r| *r != id);
         self.waiting.retain(|r| *r != id);
-        self.finished_ids.push(id);
         Some(request)
     }
 }
