@@ -1,6 +1,7 @@
 //! The step loop over token ids. Knows no text, and of the model only what its runner says and how
 //! far its vocabulary and context reach.
 
+use super::completion::Completion;
 use super::metrics::RequestMetrics;
 use crate::clock::Clock;
 use crate::config::ModelConfig;
@@ -38,6 +39,8 @@ pub struct EngineCore<R, C> {
     vocab_size: usize,
     eos_token_ids: Vec<TokenId>,
     metrics: BTreeMap<RequestId, RequestMetrics>,
+    /// What steps inside [`EngineCore::generate`] brought other requests.
+    undelivered: Vec<EngineOutput>,
     next_id: u64,
 }
 
@@ -66,6 +69,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             vocab_size: model.vocab_size,
             eos_token_ids: model.eos_token_ids.clone(),
             metrics: BTreeMap::new(),
+            undelivered: Vec::new(),
             next_id: 0,
         })
     }
@@ -105,9 +109,9 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         Some(self.record(update))
     }
 
-    /// Whether a step would compute anything.
+    /// Whether a step has anything to compute or to say.
     pub fn has_unfinished_requests(&self) -> bool {
-        self.scheduler.num_unfinished_requests() > 0
+        self.scheduler.num_unfinished_requests() > 0 || !self.undelivered.is_empty()
     }
 
     /// Computes one step and says what it brought; requests of which there is nothing new to say
@@ -117,18 +121,67 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     /// The device's. No request is lost: the next call computes the same step again.
     pub async fn step(&mut self) -> Result<Vec<EngineOutput>> {
         let step = self.scheduler.schedule();
-        if step.is_empty() {
-            return Ok(Vec::new());
+        let mut outputs = Vec::new();
+        if !step.is_empty() {
+            let output = self.runner.execute_model(&step).await?;
+            let updates = self
+                .scheduler
+                .update_from_output(&step, output, self.vocab_size);
+            outputs.extend(updates.into_iter().map(|update| self.record(update)));
+            outputs.retain(EngineOutput::has_news);
         }
-        let output = self.runner.execute_model(&step).await?;
-        let updates = self
-            .scheduler
-            .update_from_output(&step, output, self.vocab_size);
-        Ok(updates
+        outputs.splice(..0, self.undelivered.drain(..));
+        Ok(outputs)
+    }
+
+    /// Adds requests and steps until all of them are answered, in their order. One that is refused
+    /// or fails costs the others nothing; what is brought meanwhile to requests added before comes
+    /// out of the next [`step`](Self::step).
+    ///
+    /// # Errors
+    /// The device's; the requests added here are then aborted.
+    pub async fn generate(
+        &mut self,
+        requests: Vec<(Vec<TokenId>, SamplingParams)>,
+    ) -> Result<Vec<Result<Completion, RequestError>>> {
+        let mut answers: Vec<_> = requests
             .into_iter()
-            .map(|update| self.record(update))
-            .filter(EngineOutput::has_news)
-            .collect())
+            .map(|(prompt, params)| {
+                let id = self.add_request(prompt.clone(), params)?;
+                Ok(Completion::new(id, prompt, self.metrics[&id]))
+            })
+            .collect();
+        let mut others = std::mem::take(&mut self.undelivered);
+        let ours: Vec<_> = answers.iter().flatten().map(|c| c.request_id).collect();
+        while ours.iter().any(|id| self.scheduler.request(*id).is_some()) {
+            let outputs = match self.step().await {
+                Ok(outputs) => outputs,
+                Err(error) => {
+                    self.undelivered = others;
+                    for id in ours {
+                        self.abort(id);
+                    }
+                    return Err(error);
+                }
+            };
+            for output in outputs {
+                let id = output.request_id;
+                let is_its =
+                    |a: &&mut Result<Completion, _>| matches!(a, Ok(c) if c.request_id == id);
+                match answers.iter_mut().find(is_its) {
+                    Some(answer) => {
+                        if let Ok(completion) = answer
+                            && let Err(error) = completion.take(output)
+                        {
+                            *answer = Err(error);
+                        }
+                    }
+                    None => others.push(output),
+                }
+            }
+        }
+        self.undelivered = others;
+        Ok(answers)
     }
 
     /// The scheduler, to look at.

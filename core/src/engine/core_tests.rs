@@ -331,6 +331,33 @@ fn aborting_one_leaves_the_others_alone() {
 }
 
 #[test]
+fn generate_answers_in_order_and_keeps_what_is_not_its_own() {
+    let alone = served_alone();
+    let mut engine = engine(config());
+    let (ids, params) = prompt(1);
+    let before = engine.add_request(ids, params).unwrap();
+    let requests = vec![prompt(2), (vec![], SamplingParams::default()), prompt(0)];
+    let got = block_on(engine.generate(requests)).unwrap();
+    assert_eq!(got[1], Err(RequestError::EmptyPrompt));
+    for (answer, index) in [(&got[0], 2), (&got[2], 0)] {
+        let answer = answer.as_ref().unwrap();
+        assert_eq!(answer.prompt_token_ids, prompt(index).0);
+        assert_eq!(answer.token_ids, alone[index].token_ids);
+        assert_eq!(answer.logprobs, alone[index].logprobs);
+        assert_eq!(answer.prompt_logprobs, alone[index].prompt_logprobs);
+        assert_eq!(answer.finish_reason, Some(FinishReason::Length));
+        assert_eq!(answer.metrics.num_output_tokens, 60);
+    }
+    let mut answers = BTreeMap::new();
+    drive(&mut engine, &mut answers);
+    assert_eq!(answers[&before], alone[1]);
+
+    engine.runner_mut().fail_next = true;
+    assert!(block_on(engine.generate(vec![prompt(0)])).is_err());
+    assert!(!engine.has_unfinished_requests());
+}
+
+#[test]
 fn times_come_from_the_clock() {
     let mut engine = engine(SchedulerConfig {
         max_prefill_chunk: Some(64),

@@ -3,6 +3,7 @@
 //! Owns the loop and its bookkeeping. Knows neither how a step is chosen (`sched`) nor how it is
 //! computed (`runner`), no thread and no protocol.
 
+pub mod completion;
 pub mod core;
 pub mod metrics;
 
@@ -10,4 +11,5 @@ pub mod metrics;
 mod core_tests;
 
 pub use self::core::{EngineCore, EngineOutput};
+pub use completion::Completion;
 pub use metrics::RequestMetrics;

@@ -1,0 +1,61 @@
+//! A request's whole answer, gathered from what the steps brought. Knows no engine.
+
+use super::core::EngineOutput;
+use super::metrics::RequestMetrics;
+use crate::sched::RequestError;
+use crate::types::{FinishReason, RequestId, TokenId, TokenLogprobs};
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Completion {
+    /// Whose.
+    pub request_id: RequestId,
+    /// What was asked.
+    pub prompt_token_ids: Vec<TokenId>,
+    /// The answer, a stop id excluded.
+    pub token_ids: Vec<TokenId>,
+    /// One for each of `token_ids`, where asked for.
+    pub logprobs: Vec<TokenLogprobs>,
+    /// One for each prompt token after the first, where asked for.
+    pub prompt_logprobs: Vec<TokenLogprobs>,
+    /// Why it ended; `None` while it has not.
+    pub finish_reason: Option<FinishReason>,
+    /// Its times.
+    pub metrics: RequestMetrics,
+}
+
+impl Completion {
+    /// An answer not yet begun.
+    pub fn new(
+        request_id: RequestId,
+        prompt_token_ids: Vec<TokenId>,
+        metrics: RequestMetrics,
+    ) -> Self {
+        Self {
+            request_id,
+            prompt_token_ids,
+            token_ids: Vec::new(),
+            logprobs: Vec::new(),
+            prompt_logprobs: Vec::new(),
+            finish_reason: None,
+            metrics,
+        }
+    }
+
+    /// Takes in what a step brought this request.
+    ///
+    /// # Errors
+    /// The request's own failure.
+    pub fn take(&mut self, output: EngineOutput) -> Result<(), RequestError> {
+        debug_assert_eq!(
+            output.request_id, self.request_id,
+            "another request's output"
+        );
+        self.token_ids.extend(output.token_ids);
+        self.logprobs.extend(output.logprobs);
+        self.prompt_logprobs.extend(output.prompt_logprobs);
+        self.metrics = output.metrics;
+        self.finish_reason = output.finished.transpose()?;
+        Ok(())
+    }
+}
