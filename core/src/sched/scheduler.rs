@@ -32,6 +32,40 @@ pub struct RequestUpdate {
 /// requests first, oldest first, under the step's budgets. When blocks run out the newest running
 /// request gives up its own and starts again from position 0 later. `running` followed by `waiting`
 /// is always in order of arrival, so the oldest request always advances and none starves.
+///
+/// A prompt of 40 tokens under a budget of 32 takes two steps, the second of which draws a token:
+///
+/// ```
+/// use twoclock_core::sched::{
+///     KvGroupSpec, ModelRunnerOutput, Request, Scheduler, SchedulerConfig, SequenceOutput,
+/// };
+/// use twoclock_core::types::{RequestId, SamplingParams};
+///
+/// let config = SchedulerConfig { max_num_batched_tokens: 32, ..SchedulerConfig::default() };
+/// let mut scheduler = Scheduler::new(config, KvGroupSpec::full_attention(30))?;
+/// let params = SamplingParams { max_tokens: 1, ..SamplingParams::default() };
+/// scheduler.add_request(Request::new(RequestId(0), vec![7; 40], params, &[2]))?;
+///
+/// for (start, end, drawn) in [(0, 32, None), (32, 40, Some(9))] {
+///     let step = scheduler.schedule();
+///     let share = &step.scheduled[0];
+///     assert_eq!((share.num_computed_tokens, share.end_position()), (start, end));
+///     assert_eq!(share.samples, drawn.is_some());
+///     // A model runner computes the step; this one would always draw 9.
+///     let output = SequenceOutput {
+///         request_id: share.request_id,
+///         token_id: drawn,
+///         logprobs: None,
+///         prompt_logprobs: Vec::new(),
+///         error: None,
+///     };
+///     let output = ModelRunnerOutput { sequences: vec![output] };
+///     let update = scheduler.update_from_output(&step, output, 100).remove(0);
+///     assert_eq!(update.token_id, drawn);
+/// }
+/// assert_eq!(scheduler.num_unfinished_requests(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Scheduler {
     config: SchedulerConfig,
