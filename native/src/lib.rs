@@ -1,0 +1,12 @@
+//! What the `twoclock` program is made of: files and models on this machine, the network, and one
+//! module a command. Knows the host; the engine in `twoclock-core` does not.
+
+pub mod catalogue;
+pub mod cli;
+pub mod download;
+pub mod files;
+pub mod http;
+pub mod index;
+pub mod pull;
+pub mod report;
+pub mod store;

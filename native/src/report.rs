@@ -1,0 +1,72 @@
+//! What the user is told while something takes its time: notes, details on request, a progress
+//! bar on a terminal. Everything goes to one sink (standard error in the program), so that
+//! standard output carries results only. Knows nothing of what is being done.
+
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Tells the user what happens.
+pub struct Reporter {
+    verbose: bool,
+    bars: bool,
+    sink: Mutex<Box<dyn Write + Send>>,
+}
+
+impl Reporter {
+    /// Reports to standard error, with progress bars if that is a terminal.
+    pub fn stderr(verbose: bool) -> Self {
+        Self {
+            verbose,
+            bars: true,
+            sink: Mutex::new(Box::new(std::io::stderr())),
+        }
+    }
+
+    /// Reports into `sink`, without bars.
+    pub fn to(sink: Box<dyn Write + Send>, verbose: bool) -> Self {
+        Self {
+            verbose,
+            bars: false,
+            sink: Mutex::new(sink),
+        }
+    }
+
+    /// Something every user wants to know.
+    pub fn note(&self, text: &str) {
+        let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        // A closed standard error is no reason to stop the work itself.
+        let _ = writeln!(sink, "{text}");
+    }
+
+    /// Something only a user looking for a fault wants to know.
+    pub fn detail(&self, text: &str) {
+        if self.verbose {
+            self.note(text);
+        }
+    }
+
+    /// A bar over `total` bytes; it shows only on a terminal.
+    pub fn bar(&self, label: &'static str, total: Option<u64>) -> ProgressBar {
+        let target = if self.bars {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let (bar, template) = match total {
+            Some(total) => (
+                ProgressBar::with_draw_target(Some(total), target),
+                "{msg:>12} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}",
+            ),
+            None => (
+                ProgressBar::with_draw_target(None, target),
+                "{msg:>12} {spinner} {bytes} {bytes_per_sec}",
+            ),
+        };
+        let style = ProgressStyle::with_template(template)
+            .unwrap_or_else(|_| ProgressStyle::default_bar())
+            .progress_chars("=> ");
+        bar.with_style(style).with_message(label)
+    }
+}
