@@ -56,6 +56,10 @@ macro_rules! modules {
 
 modules![
     "act_rows",
+    "attention",
+    "attention_part_lane",
+    "attention_part_workgroup",
+    "kv_rows",
     "pairing_halves",
     "pairing_interleaved",
     "rng",

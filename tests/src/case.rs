@@ -7,6 +7,13 @@ use twoclock_shaders::program::{Command, Dispatch, Program, Slice, StepArgs};
 #[derive(Clone, Debug)]
 pub struct Input(Vec<u8>);
 
+impl Input {
+    /// The contents.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl<T: bytemuck::NoUninit> From<&[T]> for Input {
     fn from(values: &[T]) -> Self {
         Self(bytemuck::cast_slice(values).to_vec())

@@ -8,6 +8,10 @@ pub mod bound;
 pub mod executor;
 
 mod add_bias;
+mod attention;
+mod attention_decode;
+mod attention_merge;
+mod attention_prefill;
 mod gather_rows;
 mod glu;
 mod kv_write;
@@ -28,6 +32,9 @@ pub type CpuKernel = fn(&KernelKey, &[u8], &mut Bound<'_>, [u32; 3]);
 /// Every reference kernel by name.
 pub const KERNELS: &[(&str, CpuKernel)] = &[
     ("add_bias", add_bias::run),
+    ("attention_decode", attention_decode::run),
+    ("attention_merge", attention_merge::run),
+    ("attention_prefill", attention_prefill::run),
     ("gather_rows", gather_rows::run),
     ("glu", glu::run),
     ("kv_write", kv_write::run),

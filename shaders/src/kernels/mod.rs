@@ -3,6 +3,10 @@
 
 pub mod act;
 pub mod add_bias;
+pub mod attention;
+pub mod attention_decode;
+pub mod attention_merge;
+pub mod attention_prefill;
 pub mod gather_rows;
 pub mod glu;
 pub mod kv_write;
@@ -18,6 +22,9 @@ use crate::kernel::Kernel;
 /// Every kernel.
 pub const ALL: &[&Kernel] = &[
     &add_bias::KERNEL,
+    &attention_decode::KERNEL,
+    &attention_merge::KERNEL,
+    &attention_prefill::KERNEL,
     &gather_rows::KERNEL,
     &glu::KERNEL,
     &kv_write::KERNEL,

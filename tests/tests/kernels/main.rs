@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "a test binary has no public surface")]
 
 mod add_bias;
+mod attention;
 mod gather_rows;
 mod glu;
 mod kv_write;

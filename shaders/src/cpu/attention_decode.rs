@@ -1,0 +1,42 @@
+//! Reference of [`crate::kernels::attention_decode`].
+
+use super::Bound;
+use super::attention::{Keys, Seq, item, query};
+use crate::kernel::KernelKey;
+use crate::kernels::attention_decode::AttentionDecodeParams;
+use crate::kernels::step::{self, PART_KEYS};
+
+pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
+    let p: &AttentionDecodeParams = bytemuck::from_bytes(params);
+    let head_dim = key.get("HEAD_DIM").unwrap_or(4) as usize;
+    let group = key.get("GROUP").unwrap_or(1);
+    let heads = p.kv_heads * group;
+    let (qkv, kcache, vcache, words) = (bound.f32s(0), bound.f32s(1), bound.f32s(2), bound.u32s(3));
+    let parts = bound.f32s_mut(4);
+    for at_item in 0..grid[0] {
+        let [seq, i] = item(words, step::DECODES, at_item as usize);
+        let seq = Seq::read(words, seq);
+        let visible = seq.context - seq.queries + i + 1;
+        let row = &qkv[4 * ((seq.first_token + i) * p.stride4 + p.q_at4) as usize..];
+        for head in 0..heads {
+            let keys = Keys {
+                kcache,
+                vcache,
+                table: &words[seq.table as usize..],
+                kv_head: head / group,
+                kv_heads: p.kv_heads,
+                block_size: p.block_size,
+                head_dim,
+            };
+            let q = query(row, head as usize, head_dim, p.scale);
+            for part in 0..grid[2].min(visible.div_ceil(PART_KEYS)) {
+                let first = part * PART_KEYS;
+                let state = keys.part(&q, first, visible.min(first + PART_KEYS));
+                let at = ((at_item * heads + head) * p.max_parts + part) as usize * (head_dim + 4);
+                let record = &mut parts[at..][..head_dim + 4];
+                record[..head_dim].copy_from_slice(&state.o);
+                record[head_dim..].copy_from_slice(&[state.m, state.l, 0.0, 0.0]);
+            }
+        }
+    }
+}

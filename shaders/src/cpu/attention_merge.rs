@@ -1,0 +1,37 @@
+//! Reference of [`crate::kernels::attention_merge`].
+
+use super::Bound;
+use super::attention::{Seq, State, item};
+use crate::kernel::KernelKey;
+use crate::kernels::act;
+use crate::kernels::attention_merge::AttentionMergeParams;
+use crate::kernels::step::{self, PART_KEYS};
+
+pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
+    let p: &AttentionMergeParams = bytemuck::from_bytes(params);
+    let index = act::index_fn(key);
+    let head_dim = key.get("HEAD_DIM").unwrap_or(4) as usize;
+    let (parts, words) = (bound.f32s(0), bound.u32s(1));
+    let out = bound.f32s_mut(2);
+    for at_item in 0..grid[1] {
+        let [seq, i] = item(words, step::DECODES, at_item as usize);
+        let seq = Seq::read(words, seq);
+        let visible = seq.context - seq.queries + i + 1;
+        for head in 0..p.heads {
+            let mut whole = State::empty(head_dim);
+            for part in 0..visible.div_ceil(PART_KEYS) {
+                let at =
+                    ((at_item * p.heads + head) * p.max_parts + part) as usize * (head_dim + 4);
+                let (o, ml) = parts[at..][..head_dim + 4].split_at(head_dim);
+                whole.merge(ml[0], ml[1], o);
+            }
+            for (d4, o) in whole.o.chunks_exact(4).enumerate() {
+                let k4 = head * (head_dim as u32 / 4) + d4 as u32;
+                let at = 4 * index(seq.first_token + i, k4, p.act_stride) as usize;
+                for c in 0..4 {
+                    out[at + c] = o[c] / whole.l;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Reference of [`crate::kernels::attention_prefill`].
+
+use super::Bound;
+use super::attention::{Keys, Seq, State, item, query};
+use crate::kernel::KernelKey;
+use crate::kernels::act;
+use crate::kernels::attention_prefill::AttentionPrefillParams;
+use crate::kernels::step::{self, PART_KEYS, TILE_QUERIES};
+
+pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
+    let p: &AttentionPrefillParams = bytemuck::from_bytes(params);
+    let index = act::index_fn(key);
+    let head_dim = key.get("HEAD_DIM").unwrap_or(4) as usize;
+    let (qkv, kcache, vcache, words) = (bound.f32s(0), bound.f32s(1), bound.f32s(2), bound.u32s(3));
+    let out = bound.f32s_mut(4);
+    for tile in 0..grid[0] as usize {
+        let [seq, first_query] = item(words, step::TILES, tile);
+        let seq = Seq::read(words, seq);
+        for i in first_query..seq.queries.min(first_query + TILE_QUERIES) {
+            let token = seq.first_token + i;
+            let visible = seq.context - seq.queries + i + 1;
+            let row = &qkv[4 * (token * p.stride4 + p.q_at4) as usize..];
+            for head in 0..p.heads {
+                let keys = Keys {
+                    kcache,
+                    vcache,
+                    table: &words[seq.table as usize..],
+                    kv_head: head / (p.heads / p.kv_heads),
+                    kv_heads: p.kv_heads,
+                    block_size: p.block_size,
+                    head_dim,
+                };
+                let q = query(row, head as usize, head_dim, p.scale);
+                let mut whole = State::empty(head_dim);
+                for first in (0..visible).step_by(PART_KEYS as usize) {
+                    let part = keys.part(&q, first, visible.min(first + PART_KEYS));
+                    whole.merge(part.m, part.l, &part.o);
+                }
+                for (d4, o) in whole.o.chunks_exact(4).enumerate() {
+                    let k4 = head * (head_dim as u32 / 4) + d4 as u32;
+                    let at = 4 * index(token, k4, p.act_stride) as usize;
+                    for c in 0..4 {
+                        out[at + c] = o[c] / whole.l;
+                    }
+                }
+            }
+        }
+    }
+}

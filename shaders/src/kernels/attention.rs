@@ -1,0 +1,70 @@
+//! What the attention kernels share: the chain that every body follows, and the work of a row.
+//! Knows neither tiles nor parts in flight.
+//!
+//! Attention by online softmax (Milakov & Gimelshein 2018, arXiv:1805.02867; Dao et al. 2022,
+//! arXiv:2205.14135) over paged keys (Kwon et al. 2023, arXiv:2309.06180), with one chain of
+//! operations for every batch, chunk, page size and split:
+//!
+//! - Queries are multiplied by the scale first. A score is pieces of 16 dims, each a `vec4` chain
+//!   of `fma` joined as (x+y)+(z+w); pieces are summed in order.
+//! - Keys form blocks of [`BLOCK_KEYS`](super::step::BLOCK_KEYS), aligned to absolute position.
+//!   A block stands alone: m = maximum of the scores it sees, l = Σ exp(s − m) and
+//!   o = Σ exp(s − m) · v, key by key from zero, o by `fma`. A key that a query does not see takes
+//!   no part, whatever its page holds.
+//! - Blocks merge in order into parts of [`PART_KEYS`](super::step::PART_KEYS), parts in order into
+//!   the whole, both from (m, l, o) = (−1e30, 0, 0): m' = max(m, mₙ),
+//!   o' = fma(o, e(m − m'), oₙ · e(mₙ − m')), l' likewise. A block or part of which a query sees
+//!   nothing is left out.
+//! - The result is o / l.
+
+use super::step::{BLOCK_KEYS, PART_KEYS};
+use crate::caps::DeviceKind;
+use crate::kernel::KernelKey;
+use crate::program::Cost;
+
+/// Largest head.
+pub const MAX_HEAD_DIM: u32 = 256;
+
+/// Head sizes the lint compiles.
+pub(crate) const LINT_HEAD_DIMS: [u32; 7] = [16, 20, 32, 64, 96, 128, 256];
+
+/// Most query rows one workgroup computes.
+pub(crate) const MAX_ROWS: u32 = 8;
+
+/// A key with the slots and constants of the bodies that compute parts.
+pub(crate) fn part_key(key: KernelKey, kind: DeviceKind, head_dim: u32, rows: u32) -> KernelKey {
+    let key = chain_key(key, head_dim)
+        .module("kv", "kv_rows")
+        .constant("ROWS", rows);
+    match kind {
+        DeviceKind::Cpu => {
+            // Dims of the values that a lane sums together: 16 where that divides the head.
+            let chunk = [4, 2, 1].into_iter().find(|c| (head_dim / 4) % c == 0);
+            key.module("part", "attention_part_lane")
+                .constant("CHUNK", chunk.unwrap_or(1))
+        }
+        DeviceKind::Gpu => key.module("part", "attention_part_workgroup"),
+    }
+}
+
+/// A key with the slots and constants of every attention body.
+pub(crate) fn chain_key(key: KernelKey, head_dim: u32) -> KernelKey {
+    assert!(
+        head_dim.is_multiple_of(4) && (4..=MAX_HEAD_DIM).contains(&head_dim),
+        "the model's head size {head_dim} was checked when its config was read"
+    );
+    key.module("step", "step")
+        .module("attention", "attention")
+        .constant("HEAD_DIM", head_dim)
+        .constant("BLOCK_KEYS", BLOCK_KEYS)
+        .constant("PART_KEYS", PART_KEYS)
+}
+
+/// Work of `rows` query rows over the same `keys` keys.
+pub(crate) fn cost(head_dim: u32, rows: u32, keys: u32) -> Cost {
+    let (dim, rows, keys) = (f64::from(head_dim), f64::from(rows), f64::from(keys));
+    Cost {
+        bytes: 8.0 * dim * (keys + rows),
+        flops: 4.0 * dim * rows * keys,
+    }
+}

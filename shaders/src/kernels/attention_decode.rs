@@ -1,0 +1,125 @@
+//! Attention of single queries, split over their keys: a workgroup computes one part of 256 keys
+//! for the heads of a key/value head's group and leaves (m, l, o) for `attention_merge`.
+//! Chain: [`super::attention`].
+
+use super::attention::{LINT_HEAD_DIMS, MAX_ROWS, cost, part_key};
+use super::step::PART_KEYS;
+use super::{bindings, bodies};
+use crate::caps::{Caps, DeviceKind};
+use crate::kernel::{Kernel, KernelKey, Params};
+use crate::params;
+use crate::program::{CountId, Dispatch, Extent, Slice};
+
+params! {
+    /// Parameters of `attention_decode`.
+    pub struct AttentionDecodeParams {
+        /// Elements from row to row of qkv / 4.
+        pub stride4: u32,
+        /// First query of each row / 4.
+        pub q_at4: u32,
+        /// Key/value heads.
+        pub kv_heads: u32,
+        /// Tokens a page; a multiple of 16.
+        pub block_size: u32,
+        /// Parts there is room for: ⌈longest context / 256⌉.
+        pub max_parts: u32,
+        /// Multiplies the queries.
+        pub scale: f32,
+    }
+}
+
+/// The kernel.
+pub const KERNEL: Kernel = Kernel {
+    name: "attention_decode",
+    bodies: bodies!["attention_decode_lane", "attention_decode_workgroup"],
+    bindings: bindings![qkv: Read, kcache: Read, vcache: Read, step: Read, parts: ReadWrite],
+    params: AttentionDecodeParams::FIELDS,
+    variants: || {
+        LINT_HEAD_DIMS
+            .iter()
+            .flat_map(|&dim| {
+                [DeviceKind::Cpu, DeviceKind::Gpu]
+                    .into_iter()
+                    .flat_map(move |kind| [1, 3, 8, 12].map(|group| key(kind, dim, group)))
+            })
+            .collect()
+    },
+};
+
+fn key(kind: DeviceKind, head_dim: u32, group: u32) -> KernelKey {
+    let body = match kind {
+        DeviceKind::Cpu => "attention_decode_lane",
+        DeviceKind::Gpu => "attention_decode_workgroup",
+    };
+    part_key(
+        KernelKey::plain("attention_decode", body),
+        kind,
+        head_dim,
+        group.min(MAX_ROWS),
+    )
+    .constant("GROUP", group)
+}
+
+/// Windows of `attention_decode`.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffers {
+    /// f32 `[tokens][stride]`; queries `[head][dim]`, after `RoPE`.
+    pub qkv: Slice,
+    /// Pages of keys, f32 `[page][kv_head][token][dim]`; the step's own keys are written.
+    pub kcache: Slice,
+    /// Pages of values, likewise.
+    pub vcache: Slice,
+    /// The step buffer.
+    pub step: Slice,
+    /// [`parts_bytes`] of scratch: f32 `[query][head][part]` of o `[dim]`, m, l, 0, 0.
+    pub parts: Slice,
+}
+
+/// Bytes of the scratch between `attention_decode` and `attention_merge`.
+pub fn parts_bytes(queries: u32, heads: u32, max_parts: u32, head_dim: u32) -> u64 {
+    u64::from(queries) * u64::from(heads) * u64::from(max_parts) * u64::from(head_dim + 4) * 4
+}
+
+/// Parts of a context of `keys`.
+pub fn parts_of(keys: u32) -> u32 {
+    keys.div_ceil(PART_KEYS)
+}
+
+/// The parts of the step's decode queries. `group` is query heads a key/value head; `parts` counts
+/// the parts of the longest context among them, at most `max_parts`.
+///
+/// # Panics
+/// When `head_dim` is no multiple of 4 up to [`MAX_HEAD_DIM`](super::attention::MAX_HEAD_DIM).
+pub fn dispatch(
+    caps: &Caps,
+    head_dim: u32,
+    group: u32,
+    params: AttentionDecodeParams,
+    queries: CountId,
+    parts: CountId,
+    buffers: Buffers,
+) -> Dispatch {
+    Dispatch {
+        key: key(caps.kind, head_dim, group),
+        bindings: vec![
+            buffers.qkv,
+            buffers.kcache,
+            buffers.vcache,
+            buffers.step,
+            buffers.parts,
+        ],
+        params: bytemuck::bytes_of(&params).to_vec(),
+        grid: [
+            Extent::Count {
+                count: queries,
+                tile: 1,
+            },
+            Extent::Fixed(params.kv_heads * group.div_ceil(MAX_ROWS)),
+            Extent::Count {
+                count: parts,
+                tile: 1,
+            },
+        ],
+        cost: cost(head_dim, group.min(MAX_ROWS), PART_KEYS),
+    }
+}

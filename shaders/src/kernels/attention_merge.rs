@@ -1,0 +1,87 @@
+//! Merges the parts that `attention_decode` left, in order, into the attention of each decode
+//! query. Chain: [`super::attention`].
+
+use super::act::ActLayout;
+use super::attention::{LINT_HEAD_DIMS, chain_key};
+use super::{bindings, bodies};
+use crate::kernel::{Kernel, KernelKey, Params};
+use crate::params;
+use crate::program::{Cost, CountId, Dispatch, Extent, Slice};
+
+params! {
+    /// Parameters of `attention_merge`.
+    pub struct AttentionMergeParams {
+        /// Query heads.
+        pub heads: u32,
+        /// As in `attention_decode`.
+        pub max_parts: u32,
+        /// Stride of the output's layout.
+        pub act_stride: u32,
+    }
+}
+
+/// The kernel.
+pub const KERNEL: Kernel = Kernel {
+    name: "attention_merge",
+    bodies: bodies!["attention_merge"],
+    bindings: bindings![parts: Read, step: Read, act_out: ReadWrite],
+    params: AttentionMergeParams::FIELDS,
+    variants: || {
+        LINT_HEAD_DIMS
+            .iter()
+            .flat_map(|&dim| ActLayout::ALL.iter().map(move |&layout| key(layout, dim)))
+            .collect()
+    },
+};
+
+fn key(layout: ActLayout, head_dim: u32) -> KernelKey {
+    chain_key(
+        KernelKey::plain("attention_merge", "attention_merge"),
+        head_dim,
+    )
+    .module("act", layout.module())
+}
+
+/// Windows of `attention_merge`.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffers {
+    /// What `attention_decode` wrote.
+    pub parts: Slice,
+    /// The step buffer.
+    pub step: Slice,
+    /// Rows of heads · `head_dim` elements in `layout`.
+    pub out: Slice,
+}
+
+/// The attention of the step's decode `queries`; `context` is the length the work is predicted
+/// for.
+///
+/// # Panics
+/// When `head_dim` is no multiple of 4 up to [`MAX_HEAD_DIM`](super::attention::MAX_HEAD_DIM).
+pub fn dispatch(
+    layout: ActLayout,
+    head_dim: u32,
+    params: AttentionMergeParams,
+    queries: CountId,
+    context: u32,
+    buffers: Buffers,
+) -> Dispatch {
+    let parts = f64::from(super::attention_decode::parts_of(context));
+    Dispatch {
+        key: key(layout, head_dim),
+        bindings: vec![buffers.parts, buffers.step, buffers.out],
+        params: bytemuck::bytes_of(&params).to_vec(),
+        grid: [
+            Extent::Fixed((params.heads * head_dim).div_ceil(256)),
+            Extent::Count {
+                count: queries,
+                tile: 1,
+            },
+            Extent::Fixed(1),
+        ],
+        cost: Cost {
+            bytes: 64.0 * (32.0 * parts + 16.0),
+            flops: 64.0 * 20.0 * parts,
+        },
+    }
+}

@@ -1,0 +1,119 @@
+//! Attention of tiles of queries: consecutive queries of one sequence, one head a workgroup.
+//! Chain: [`super::attention`].
+
+use super::act::ActLayout;
+use super::attention::{LINT_HEAD_DIMS, MAX_ROWS, cost, part_key};
+use super::step::TILE_QUERIES;
+use super::{bindings, bodies};
+use crate::caps::{Caps, DeviceKind};
+use crate::kernel::{Kernel, KernelKey, Params};
+use crate::params;
+use crate::program::{CountId, Dispatch, Extent, Slice};
+
+params! {
+    /// Parameters of `attention_prefill`.
+    pub struct AttentionPrefillParams {
+        /// Elements from row to row of qkv / 4.
+        pub stride4: u32,
+        /// First query of each row / 4.
+        pub q_at4: u32,
+        /// Query heads; a multiple of `kv_heads`.
+        pub heads: u32,
+        /// Key/value heads.
+        pub kv_heads: u32,
+        /// Tokens a page; a multiple of 16.
+        pub block_size: u32,
+        /// Stride of the output's layout.
+        pub act_stride: u32,
+        /// Multiplies the queries.
+        pub scale: f32,
+    }
+}
+
+/// The kernel.
+pub const KERNEL: Kernel = Kernel {
+    name: "attention_prefill",
+    bodies: bodies!["attention_prefill_lane", "attention_prefill_workgroup"],
+    bindings: bindings![qkv: Read, kcache: Read, vcache: Read, step: Read, act_out: ReadWrite],
+    params: AttentionPrefillParams::FIELDS,
+    variants: || {
+        LINT_HEAD_DIMS
+            .iter()
+            .flat_map(|&dim| {
+                [DeviceKind::Cpu, DeviceKind::Gpu]
+                    .into_iter()
+                    .flat_map(move |kind| {
+                        ActLayout::ALL
+                            .iter()
+                            .map(move |&layout| key(kind, layout, dim))
+                    })
+            })
+            .collect()
+    },
+};
+
+const _: () = assert!(TILE_QUERIES <= MAX_ROWS);
+
+fn key(kind: DeviceKind, layout: ActLayout, head_dim: u32) -> KernelKey {
+    let body = match kind {
+        DeviceKind::Cpu => "attention_prefill_lane",
+        DeviceKind::Gpu => "attention_prefill_workgroup",
+    };
+    part_key(
+        KernelKey::plain("attention_prefill", body),
+        kind,
+        head_dim,
+        TILE_QUERIES,
+    )
+    .module("act", layout.module())
+}
+
+/// Windows of `attention_prefill`.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffers {
+    /// f32 `[tokens][stride]`; queries `[head][dim]`, after `RoPE`.
+    pub qkv: Slice,
+    /// Pages of keys, f32 `[page][kv_head][token][dim]`; the step's own keys are written.
+    pub kcache: Slice,
+    /// Pages of values, likewise.
+    pub vcache: Slice,
+    /// The step buffer.
+    pub step: Slice,
+    /// Rows of heads · `head_dim` elements in `layout`.
+    pub out: Slice,
+}
+
+/// Attention of the step's `tiles`; `context` is the length the work is predicted for.
+///
+/// # Panics
+/// When `head_dim` is no multiple of 4 up to [`MAX_HEAD_DIM`](super::attention::MAX_HEAD_DIM).
+pub fn dispatch(
+    caps: &Caps,
+    layout: ActLayout,
+    head_dim: u32,
+    params: AttentionPrefillParams,
+    tiles: CountId,
+    context: u32,
+    buffers: Buffers,
+) -> Dispatch {
+    Dispatch {
+        key: key(caps.kind, layout, head_dim),
+        bindings: vec![
+            buffers.qkv,
+            buffers.kcache,
+            buffers.vcache,
+            buffers.step,
+            buffers.out,
+        ],
+        params: bytemuck::bytes_of(&params).to_vec(),
+        grid: [
+            Extent::Count {
+                count: tiles,
+                tile: 1,
+            },
+            Extent::Fixed(params.heads),
+            Extent::Fixed(1),
+        ],
+        cost: cost(head_dim, TILE_QUERIES, context),
+    }
+}

@@ -1,0 +1,8 @@
+// Rows of a paged f32 cache. A kernel that uses this module has D4, `step` and `p.kv_heads`,
+// `p.block_size`.
+
+// First vec4 of a key's row in a cache [page][kv_head][token in page][dim].
+fn kv_row(table: u32, position: u32, kv_head: u32) -> u32 {
+  let page = step[table + position / p.block_size];
+  return ((page * p.kv_heads + kv_head) * p.block_size + position % p.block_size) * D4;
+}

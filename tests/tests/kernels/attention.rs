@@ -1,0 +1,512 @@
+//! The attention kernels against their references, and every body and regime against each other
+//! bit for bit: prefill and decode, chunks, page sizes, batches.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+use twoclock_shaders::caps::{Caps, DeviceKind};
+use twoclock_shaders::cpu::CpuExecutor;
+use twoclock_shaders::executor::Executor;
+use twoclock_shaders::kernels::act::ActLayout;
+use twoclock_shaders::kernels::step::{self, TILE_QUERIES};
+use twoclock_shaders::kernels::{attention_decode, attention_merge, attention_prefill};
+use twoclock_shaders::program::{Command, CountId, Dispatch, Program, Slice, StepArgs};
+use twoclock_tests::{Case, Noise, assert_close, gpu};
+
+use crate::step::step_buffer;
+
+const TILES: CountId = CountId(0);
+const DECODES: CountId = CountId(1);
+const PARTS: CountId = CountId(2);
+const MAX_PARTS: u32 = 5;
+
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    head_dim: usize,
+    kv_heads: usize,
+    group: usize,
+    block_size: usize,
+}
+
+/// A sequence of the step: who it is (its contents follow), its context, its last queries.
+#[derive(Clone, Copy, Debug)]
+struct Seq {
+    seed: u64,
+    context: usize,
+    queries: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Regime {
+    Prefill,
+    Decode,
+}
+
+struct Step {
+    qkv: Vec<f32>,
+    kcache: Vec<f32>,
+    vcache: Vec<f32>,
+    words: Vec<u32>,
+    counts: Vec<u32>,
+    /// (seed, position) of every token.
+    tokens: Vec<(u64, usize)>,
+}
+
+impl Shape {
+    fn heads(&self) -> usize {
+        self.kv_heads * self.group
+    }
+
+    /// Elements of a row of qkv: four odd ones before the queries, and some after.
+    fn stride(&self) -> usize {
+        4 + (self.heads() + 2 * self.kv_heads) * self.head_dim
+    }
+
+    fn step(&self, seqs: &[Seq]) -> Step {
+        let (dim, size) = (self.head_dim, self.block_size);
+        let pages: usize = seqs.iter().map(|s| s.context.div_ceil(size)).sum();
+        // One page more than needed, and pages in no order.
+        let mut free: Vec<u32> = (0..=pages as u32).collect();
+        let mut noise = Noise::new(3);
+        for i in (1..free.len()).rev() {
+            free.swap(i, noise.below(i as u32 + 1) as usize);
+        }
+        let page = self.kv_heads * size * dim;
+        let mut step = Step {
+            qkv: Vec::new(),
+            // What no token was written to must not matter.
+            kcache: vec![f32::NAN; (pages + 1) * page],
+            vcache: vec![f32::NAN; (pages + 1) * page],
+            words: Vec::new(),
+            counts: Vec::new(),
+            tokens: Vec::new(),
+        };
+        let (mut records, mut tables, mut tiles, mut decodes) = (vec![], vec![], vec![], vec![]);
+        let mut longest = 0;
+        for (n, seq) in seqs.iter().enumerate() {
+            let table_at = tables.len();
+            tables.extend(free.drain(..seq.context.div_ceil(size)));
+            records
+                .extend([step.tokens.len(), seq.queries, seq.context, table_at].map(|x| x as u32));
+            let mut noise = Noise::new(seq.seed);
+            for position in 0..seq.context {
+                let slot = tables[table_at + position / size] as usize;
+                for head in 0..self.kv_heads {
+                    let at = ((slot * self.kv_heads + head) * size + position % size) * dim;
+                    step.kcache[at..][..dim].copy_from_slice(&noise.f32s(dim));
+                    step.vcache[at..][..dim].copy_from_slice(&noise.f32s(dim));
+                }
+                let mut row = noise.f32s(self.stride());
+                row.iter_mut().for_each(|q| *q *= 3.0);
+                if position >= seq.context - seq.queries {
+                    step.qkv.extend(row);
+                    step.tokens.push((seq.seed, position));
+                }
+            }
+            for query in (0..seq.queries).step_by(TILE_QUERIES as usize) {
+                tiles.extend([n as u32, query as u32]);
+            }
+            for query in 0..seq.queries {
+                decodes.extend([n as u32, query as u32]);
+            }
+            longest = longest.max(seq.context as u32);
+        }
+        step.counts = vec![
+            tiles.len() as u32 / 2,
+            decodes.len() as u32 / 2,
+            attention_decode::parts_of(longest),
+        ];
+        // Tables lie first, so that the records can say where.
+        for record in records.chunks_exact_mut(step::SEQ_WORDS) {
+            record[3] += step::HEADER as u32;
+        }
+        step.words = step_buffer(&[
+            (15, &tables),
+            (step::SEQS, &records),
+            (step::TILES, &tiles),
+            (step::DECODES, &decodes),
+        ]);
+        step
+    }
+
+    fn dispatches(&self, caps: &Caps, regime: Regime, context: u32, b: &[Slice]) -> Vec<Dispatch> {
+        let head_dim = self.head_dim as u32;
+        let (heads, kv_heads) = (self.heads() as u32, self.kv_heads as u32);
+        let layout = ActLayout::Rows;
+        let act_stride = layout.stride(heads * head_dim, 0);
+        let (stride4, q_at4) = (self.stride() as u32 / 4, 1);
+        let block_size = self.block_size as u32;
+        let scale = 1.0 / (self.head_dim as f32).sqrt();
+        match regime {
+            Regime::Prefill => vec![attention_prefill::dispatch(
+                caps,
+                layout,
+                head_dim,
+                attention_prefill::AttentionPrefillParams {
+                    stride4,
+                    q_at4,
+                    heads,
+                    kv_heads,
+                    block_size,
+                    act_stride,
+                    scale,
+                },
+                TILES,
+                context,
+                attention_prefill::Buffers {
+                    qkv: b[0],
+                    kcache: b[1],
+                    vcache: b[2],
+                    step: b[3],
+                    out: b[4],
+                },
+            )],
+            Regime::Decode => vec![
+                attention_decode::dispatch(
+                    caps,
+                    head_dim,
+                    self.group as u32,
+                    attention_decode::AttentionDecodeParams {
+                        stride4,
+                        q_at4,
+                        kv_heads,
+                        block_size,
+                        max_parts: MAX_PARTS,
+                        scale,
+                    },
+                    DECODES,
+                    PARTS,
+                    attention_decode::Buffers {
+                        qkv: b[0],
+                        kcache: b[1],
+                        vcache: b[2],
+                        step: b[3],
+                        parts: b[5],
+                    },
+                ),
+                attention_merge::dispatch(
+                    layout,
+                    head_dim,
+                    attention_merge::AttentionMergeParams {
+                        heads,
+                        max_parts: MAX_PARTS,
+                        act_stride,
+                    },
+                    DECODES,
+                    context,
+                    attention_merge::Buffers {
+                        parts: b[5],
+                        step: b[3],
+                        out: b[4],
+                    },
+                ),
+            ],
+        }
+    }
+
+    fn case(&self, caps: Caps, regime: Regime, step: &Step) -> Case<'_> {
+        let tokens = step.tokens.len();
+        let parts = attention_decode::parts_bytes(
+            tokens as u32,
+            self.heads() as u32,
+            MAX_PARTS,
+            self.head_dim as u32,
+        );
+        Case {
+            inputs: vec![
+                step.qkv.as_slice().into(),
+                step.kcache.as_slice().into(),
+                step.vcache.as_slice().into(),
+                step.words.as_slice().into(),
+                vec![f32::NAN; tokens * self.heads() * self.head_dim].into(),
+                vec![f32::NAN; parts as usize / 4].into(),
+            ],
+            dispatches: Box::new(move |b| self.dispatches(&caps, regime, 512, b)),
+            counts: step.counts.clone(),
+        }
+    }
+
+    /// The attention of every token by (seed, position).
+    fn run(
+        &self,
+        executor: &mut impl Executor,
+        kind: DeviceKind,
+        regime: Regime,
+        seqs: &[Seq],
+    ) -> Rows {
+        let step = self.step(seqs);
+        let caps = Caps {
+            kind,
+            ..executor.caps().clone()
+        };
+        let out = self.case(caps, regime, &step).run(executor, 4);
+        let width = self.heads() * self.head_dim;
+        step.tokens
+            .iter()
+            .zip(out.chunks_exact(width))
+            .map(|(&token, row)| (token, row.to_vec()))
+            .collect()
+    }
+}
+
+type Rows = BTreeMap<(u64, usize), Vec<f32>>;
+
+const REGIMES: [Regime; 2] = [Regime::Prefill, Regime::Decode];
+
+/// Asserts that the tokens both runs computed have the same bits.
+fn assert_same_bits(what: &str, a: &Rows, b: &Rows) {
+    let mut shared = 0;
+    for (token, a) in a {
+        let Some(b) = b.get(token) else { continue };
+        shared += 1;
+        for (i, (a, b)) in a.iter().zip(b).enumerate() {
+            assert_eq!(
+                a.to_bits(),
+                b.to_bits(),
+                "{what}: (seed, position) {token:?} at {i}: {a} and {b}"
+            );
+        }
+    }
+    assert!(shared > 0, "{what}: nothing to compare");
+}
+
+const CONTEXTS: [usize; 8] = [1, 31, 32, 33, 255, 256, 257, 700];
+
+/// Every border of blocks, parts and tiles in one step.
+fn borders(queries: usize) -> Vec<Seq> {
+    CONTEXTS
+        .into_iter()
+        .enumerate()
+        .map(|(i, context)| Seq {
+            seed: i as u64,
+            context,
+            queries: context.min(queries),
+        })
+        .collect()
+}
+
+#[test]
+fn every_body_and_regime_agrees() {
+    for (head_dim, group, kv_heads) in [
+        (64, 3, 3),
+        (16, 1, 2),
+        (96, 4, 1),
+        (128, 8, 1),
+        (20, 12, 1),
+        (256, 2, 1),
+    ] {
+        let shape = |block_size| Shape {
+            head_dim,
+            kv_heads,
+            group,
+            block_size,
+        };
+        let seqs = borders(11);
+        let reference = shape(16).run(
+            &mut CpuExecutor::default(),
+            DeviceKind::Cpu,
+            Regime::Prefill,
+            &seqs,
+        );
+        let mut first: Option<Rows> = None;
+        for regime in REGIMES {
+            let what = format!("{head_dim} dims, group {group}, {regime:?}, reference");
+            let rows = shape(32).run(&mut CpuExecutor::default(), DeviceKind::Cpu, regime, &seqs);
+            assert_same_bits(&what, &reference, &rows);
+            for kind in [DeviceKind::Cpu, DeviceKind::Gpu] {
+                for block_size in [16, 32] {
+                    let what = format!(
+                        "{head_dim} dims, group {group}, {regime:?}, {kind:?} body, pages of {block_size}"
+                    );
+                    let rows = shape(block_size).run(&mut *gpu(), kind, regime, &seqs);
+                    for (token, row) in &rows {
+                        assert_close(&format!("{what}: {token:?}"), row, &reference[token], 1e-5);
+                    }
+                    assert_same_bits(&what, first.get_or_insert_with(|| rows.clone()), &rows);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn chunks_and_company_change_no_bit() {
+    let shape = Shape {
+        head_dim: 64,
+        kv_heads: 1,
+        group: 3,
+        block_size: 32,
+    };
+    let seq = |context, queries| Seq {
+        seed: 9,
+        context,
+        queries,
+    };
+    let company = |context, queries| Seq {
+        seed: 10,
+        context,
+        queries,
+    };
+    let whole = shape.run(
+        &mut *gpu(),
+        DeviceKind::Cpu,
+        Regime::Prefill,
+        &[seq(300, 300)],
+    );
+    for kind in [DeviceKind::Cpu, DeviceKind::Gpu] {
+        for chunk in [
+            seq(1, 1),
+            seq(37, 36),
+            seq(250, 13),
+            seq(263, 13),
+            seq(300, 37),
+        ] {
+            for seqs in [vec![chunk], vec![company(77, 5), chunk, company(3, 3)]] {
+                // Positions are drawn in order, so a prefix has the contents of the whole.
+                let rows = shape.run(&mut *gpu(), kind, Regime::Prefill, &seqs);
+                assert_same_bits(&format!("{seqs:?} {kind:?}"), &whole, &rows);
+                let rows = shape.run(&mut *gpu(), kind, Regime::Decode, &seqs);
+                assert_same_bits(&format!("{seqs:?} {kind:?} decode"), &whole, &rows);
+            }
+        }
+    }
+    let whole = shape.run(
+        &mut CpuExecutor::default(),
+        DeviceKind::Cpu,
+        Regime::Prefill,
+        &[seq(300, 300)],
+    );
+    let rows = shape.run(
+        &mut CpuExecutor::default(),
+        DeviceKind::Cpu,
+        Regime::Decode,
+        &[seq(290, 40)],
+    );
+    assert_same_bits("reference", &whole, &rows);
+}
+
+/// Against the softmax as written in a textbook, in f64: the reference's own check.
+#[test]
+fn the_reference_is_attention() {
+    let shape = Shape {
+        head_dim: 20,
+        kv_heads: 2,
+        group: 2,
+        block_size: 16,
+    };
+    let seqs = [Seq {
+        seed: 4,
+        context: 300,
+        queries: 1,
+    }];
+    let step = shape.step(&seqs);
+    let rows = shape.run(
+        &mut CpuExecutor::default(),
+        DeviceKind::Cpu,
+        Regime::Prefill,
+        &seqs,
+    );
+    let table = &step.words[step::HEADER..];
+    let mut expected = Vec::new();
+    for head in 0..shape.heads() {
+        let q = &step.qkv[4 + head * 20..][..20];
+        let row = |position: usize| {
+            let page = table[position / 16] as usize;
+            ((page * 2 + head / 2) * 16 + position % 16) * 20
+        };
+        let scores: Vec<f64> = (0..300)
+            .map(|position| {
+                let k = &step.kcache[row(position)..][..20];
+                let dot: f64 = q
+                    .iter()
+                    .zip(k)
+                    .map(|(&q, &k)| f64::from(q) * f64::from(k))
+                    .sum();
+                dot / 20f64.sqrt()
+            })
+            .collect();
+        let sum: f64 = scores.iter().map(|s| s.exp()).sum();
+        for d in 0..20 {
+            let o: f64 = (0..300)
+                .map(|position| {
+                    scores[position].exp() / sum * f64::from(step.vcache[row(position) + d])
+                })
+                .sum();
+            expected.push(o as f32);
+        }
+    }
+    assert_close("textbook", &rows[&(4, 299)], &expected, 1e-5);
+}
+
+/// Prints compile time and speed of each body at the shapes of a small model.
+/// `MESA_SHADER_CACHE_DISABLE=true cargo test --test kernels attention::speed -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn speed() {
+    let shape = Shape {
+        head_dim: 64,
+        kv_heads: 3,
+        group: 3,
+        block_size: 32,
+    };
+    let mut gpu = gpu();
+    for kind in [DeviceKind::Cpu, DeviceKind::Gpu] {
+        for (regime, context, queries) in [
+            (Regime::Prefill, 34, 34),
+            (Regime::Prefill, 512, 512),
+            (Regime::Decode, 128, 1),
+            (Regime::Decode, 700, 1),
+        ] {
+            let step = shape.step(&[Seq {
+                seed: 1,
+                context,
+                queries,
+            }]);
+            let caps = Caps {
+                kind,
+                ..gpu.caps().clone()
+            };
+            let case = shape.case(caps, regime, &step);
+            let slices: Vec<Slice> = case
+                .inputs
+                .iter()
+                .map(|input| {
+                    let bytes = input.bytes();
+                    let buffer = gpu.create_buffer("speed", bytes.len() as u64).unwrap();
+                    gpu.write(buffer, 0, bytes).unwrap();
+                    Slice::whole(buffer, bytes.len() as u64)
+                })
+                .collect();
+            let commands = (case.dispatches)(&slices)
+                .into_iter()
+                .map(|d| Command::Dispatch(Box::new(d)))
+                .collect();
+            let program = Program::new("speed", commands);
+            let args = StepArgs {
+                upload: None,
+                counts: case.counts.clone(),
+            };
+            let mut run = |times: usize| {
+                let start = Instant::now();
+                for _ in 0..times {
+                    gpu.launch(&program, &args).unwrap();
+                }
+                pollster::block_on(gpu.read(slices[4].buffer, 0..4)).unwrap();
+                start.elapsed().as_secs_f64()
+            };
+            let cold = run(1);
+            let warm = run(1);
+            let times = ((0.3 / warm) as usize).clamp(1, 200);
+            let seconds = (0..5)
+                .map(|_| run(times) / times as f64)
+                .fold(f64::INFINITY, f64::min);
+            let pairs: usize = (context - queries + 1..=context).sum();
+            let flops = (4 * pairs * shape.heads() * shape.head_dim) as f64;
+            println!(
+                "{regime:?} {kind:?} body, context {context}, {queries} queries: first run {:.0} ms, then {:.1} µs, {:.2} GFLOP/s",
+                1e3 * cold,
+                1e6 * seconds,
+                flops / seconds / 1e9
+            );
+        }
+    }
+}
