@@ -26,12 +26,15 @@ impl<T: bytemuck::NoUninit> From<Vec<T>> for Input {
     }
 }
 
+/// Makes dispatches from the windows of a case's buffers.
+pub type MakeDispatches<'a> = Box<dyn Fn(&[Slice]) -> Vec<Dispatch> + 'a>;
+
 /// Buffers, the dispatches over them, and the step's counts.
 pub struct Case<'a> {
     /// One buffer each, bound whole.
     pub inputs: Vec<Input>,
     /// Makes the dispatches from the buffers' windows.
-    pub dispatches: Box<dyn Fn(&[Slice]) -> Vec<Dispatch> + 'a>,
+    pub dispatches: MakeDispatches<'a>,
     /// The step's counts.
     pub counts: Vec<u32>,
 }

@@ -4,7 +4,7 @@
 mod case;
 mod noise;
 
-pub use case::{Case, Input, assert_close};
+pub use case::{Case, Input, MakeDispatches, assert_close};
 pub use noise::Noise;
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

@@ -39,7 +39,9 @@ pub(crate) fn part_key(key: KernelKey, kind: DeviceKind, head_dim: u32, rows: u3
     match kind {
         DeviceKind::Cpu => {
             // Dims of the values that a lane sums together: 16 where that divides the head.
-            let chunk = [4, 2, 1].into_iter().find(|c| (head_dim / 4) % c == 0);
+            let chunk = [4, 2, 1]
+                .into_iter()
+                .find(|c| (head_dim / 4).is_multiple_of(*c));
             key.module("part", "attention_part_lane")
                 .constant("CHUNK", chunk.unwrap_or(1))
         }
