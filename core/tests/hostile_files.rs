@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use support::{MemoryFiles, memory, read};
+use twoclock_core::text::{ChatTemplate, Tokenizer};
 use twoclock_core::weights::Checkpoint;
+use twoclock_core::weights::checkpoint::gguf_vocabulary;
 
 /// The system's allocator, counting bytes in use and their peak.
 struct Counting;
@@ -69,6 +71,20 @@ fn damage(len: usize, head: usize) -> impl Strategy<Value = (usize, Vec<(usize, 
     (cut, prop::collection::vec((at, byte), 0..6))
 }
 
+/// Runs `f` on as many cases as a property test has by default. A runner counts its successes over
+/// all its runs, so each has its own.
+fn each<S: Strategy>(strategy: S, f: impl Fn(S::Value)) {
+    let cases = std::cell::Cell::new(0_u32);
+    TestRunner::deterministic()
+        .run(&strategy, |value| {
+            cases.set(cases.get() + 1);
+            f(value);
+            Ok(())
+        })
+        .unwrap();
+    assert!(cases.get() >= 256);
+}
+
 fn damaged(bytes: &[u8], (cut, flips): (usize, Vec<(usize, u8)>)) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for (at, byte) in flips {
@@ -80,21 +96,16 @@ fn damaged(bytes: &[u8], (cut, flips): (usize, Vec<(usize, u8)>)) -> Vec<u8> {
 
 #[test]
 fn damaged_files_cost_nothing() {
-    let mut runner = TestRunner::deterministic();
-
     let gguf = read("gguf/Q4_0.gguf");
     let accepted = std::cell::Cell::new(0);
-    runner
-        .run(&damage(gguf.len(), 16 << 10), |d| {
-            let bytes = damaged(&gguf, d);
-            let most = 8 * bytes.len() + (256 << 10);
-            let source = memory("damaged.gguf", bytes);
-            if bounded(most, || Checkpoint::from_gguf(source)).is_ok() {
-                accepted.set(accepted.get() + 1);
-            }
-            Ok(())
-        })
-        .unwrap();
+    each(damage(gguf.len(), 16 << 10), |d| {
+        let bytes = damaged(&gguf, d);
+        let most = 8 * bytes.len() + (256 << 10);
+        let source = memory("damaged.gguf", bytes);
+        if bounded(most, || Checkpoint::from_gguf(source)).is_ok() {
+            accepted.set(accepted.get() + 1);
+        }
+    });
     // Some damage falls on weights: the reader is not simply refusing everything.
     assert!(accepted.get() > 0);
 
@@ -128,14 +139,56 @@ fn damaged_files_cost_nothing() {
         };
         let whole = files.0[name].clone();
         let head = whole.len().min(4 << 10);
-        runner
-            .run(&damage(whole.len(), head), |d| {
-                let mut files = files.clone();
-                files.0.insert(name.into(), damaged(&whole, d));
-                let total: usize = files.0.values().map(Vec::len).sum();
-                let _ = bounded(8 * total + (256 << 10), || Checkpoint::from_hf(&files));
-                Ok(())
-            })
-            .unwrap();
+        each(damage(whole.len(), head), |d| {
+            let mut files = files.clone();
+            files.0.insert(name.into(), damaged(&whole, d));
+            let total: usize = files.0.values().map(Vec::len).sum();
+            let _ = bounded(8 * total + (256 << 10), || Checkpoint::from_hf(&files));
+        });
     }
+
+    damaged_text_costs_nothing(&gguf);
+}
+
+/// Tokenizers and templates of damaged files; the fixed part of the bound is compiled patterns.
+fn damaged_text_costs_nothing(gguf: &[u8]) {
+    const TEXT: &str = "in the beginning\n\n  <|im_start|> 日本語 🚀 don't 12345\0";
+    const MOST: usize = 16 << 20;
+    let accepted = std::cell::Cell::new(0);
+    let try_out = |tokenizer: Result<Tokenizer, _>| {
+        let Ok(tokenizer) = tokenizer else {
+            return;
+        };
+        accepted.set(accepted.get() + 1);
+        for parse_special in [false, true] {
+            if let Ok(ids) = tokenizer.encode(TEXT, true, parse_special) {
+                let _ = tokenizer.decode(&ids, false);
+            }
+        }
+    };
+    let json = read("tokenizer/tokenizer.json");
+    each(damage(json.len(), json.len()), |d| {
+        let json = damaged(&json, d);
+        bounded(MOST, || try_out(Tokenizer::from_json(&json, None, None)));
+    });
+    each(damage(12 << 10, 12 << 10), |(_, flips)| {
+        let source = memory("damaged.gguf", damaged(gguf, (gguf.len(), flips)));
+        bounded(gguf.len() + MOST, || {
+            if let Ok(Some(vocabulary)) = gguf_vocabulary(source) {
+                try_out(Tokenizer::from_vocabulary(&vocabulary));
+            }
+        });
+    });
+    assert!(accepted.get() > 0);
+
+    let template = "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] }}{% endfor %}{% if add_generation_prompt %}{{ x|tojson }}{% endif %}";
+    let messages = serde_json::json!([{"role": "user", "content": "Hi"}]);
+    each(damage(template.len(), template.len()), |d| {
+        let source = String::from_utf8_lossy(&damaged(template.as_bytes(), d)).into_owned();
+        bounded(MOST, || {
+            if let Ok(template) = ChatTemplate::new(&source, None, None, None) {
+                let _ = template.render(&messages, true, &serde_json::Map::new());
+            }
+        });
+    });
 }

@@ -1,5 +1,70 @@
-//! Text: tokenizers, chat templates and incremental detokenization.
+//! Text: tokenizers, chat templates and incremental detokenization. The only layer where strings
+//! and token ids meet; knows neither weights nor requests.
+
 use thiserror::Error;
+
+pub mod detokenize;
+mod piece;
+mod pre_tokenizer;
+pub mod strftime;
+pub mod template;
+pub mod tokenizer;
+mod tokenizer_json;
+mod vocabulary;
+
+pub use detokenize::Detokenizer;
+pub use template::ChatTemplate;
+pub use tokenizer::Tokenizer;
+
 /// Why a tokenizer or template cannot be used.
 #[derive(Debug, Error)]
-pub enum TextError {}
+pub enum TextError {
+    /// The model's files have no tokenizer.
+    #[error(
+        "the model's files hold no tokenizer (tokenizer.json, or tokenizer.ggml.* in GGUF); token ids still work"
+    )]
+    NoTokenizer,
+    /// The tokenizer asks for something the engine does not do.
+    #[error("the tokenizer's {field} is {found}, which is not supported; supported: {supported}")]
+    Unsupported {
+        /// Part of the tokenizer.
+        field: &'static str,
+        /// What the file holds.
+        found: String,
+        /// What the engine does.
+        supported: String,
+    },
+    /// The tokenizer contradicts itself.
+    #[error("the tokenizer's {field} is {found}, but {expected}")]
+    Malformed {
+        /// Part of the tokenizer.
+        field: &'static str,
+        /// What the file holds.
+        found: String,
+        /// What would do.
+        expected: String,
+    },
+    /// The tokenizer's library refused a text or a file.
+    #[error("the tokenizer failed: {0}")]
+    Tokenizer(String),
+    /// An id that is not in the vocabulary.
+    #[error("token id {id} is not in the vocabulary of {size}")]
+    UnknownId {
+        /// The id.
+        id: crate::types::TokenId,
+        /// Ids there are.
+        size: usize,
+    },
+    /// The model's files have no chat template.
+    #[error("the model has no chat template; give the prompt as raw text")]
+    NoTemplate,
+    /// The chat template is no template.
+    #[error("the model's chat template cannot be read: {0}")]
+    TemplateSyntax(String),
+    /// The chat template refused the conversation, in its own words.
+    #[error("the model's chat template refuses this conversation: {0}")]
+    TemplateRefused(String),
+    /// The chat template failed on the conversation.
+    #[error("the model's chat template failed: {0}")]
+    TemplateFailed(String),
+}

@@ -1,0 +1,453 @@
+//! Chat templates: from messages to the text a model was trained on. Owns the environment templates
+//! expect (that of transformers); knows no tokenizer and no conversation, only what serialises as
+//! messages do.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Kwargs, Serde};
+use minijinja::{AutoEscape, Environment, ErrorKind, Value};
+use serde::Serialize;
+use serde_json::Map;
+
+use super::TextError;
+use crate::config::TextAssets;
+
+/// What a template may spend: about one a step and one for 64 bytes it makes, which bounds its time
+/// and its memory. A conversation of a thousand messages takes some hundred thousand.
+const FUEL: u64 = 4_000_000;
+/// Longest template taken, bytes.
+const MAX_SOURCE: usize = 1 << 20;
+
+/// Formats the present time, as Python's `strftime` does. The host's, as core has no clock;
+/// [`CivilTime`](super::strftime::CivilTime) does the formatting.
+pub type StrftimeNow = Arc<dyn Fn(&str) -> String + Send + Sync>;
+
+/// A model's chat template.
+pub struct ChatTemplate {
+    environment: Environment<'static>,
+    bos_token: Option<String>,
+    eos_token: Option<String>,
+}
+
+/// What a template says when it calls `raise_exception`.
+#[derive(Debug)]
+struct Raised(String);
+
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Raised {}
+
+impl ChatTemplate {
+    /// The template of a model's files.
+    ///
+    /// # Errors
+    /// [`TextError::NoTemplate`] where there is none, [`TextError::TemplateSyntax`] where it is
+    /// none.
+    pub fn from_assets(assets: &TextAssets, now: Option<StrftimeNow>) -> Result<Self, TextError> {
+        let source = assets.chat_template.as_ref().ok_or(TextError::NoTemplate)?;
+        Self::new(
+            source,
+            assets.bos_token.clone(),
+            assets.eos_token.clone(),
+            now,
+        )
+    }
+
+    /// A template from its source. Without `now`, a template that asks for the date fails.
+    ///
+    /// # Errors
+    /// [`TextError::TemplateSyntax`].
+    pub fn new(
+        source: &str,
+        bos_token: Option<String>,
+        eos_token: Option<String>,
+        now: Option<StrftimeNow>,
+    ) -> Result<Self, TextError> {
+        if source.len() > MAX_SOURCE {
+            return Err(TextError::TemplateSyntax(format!(
+                "it is {} bytes long, at most {MAX_SOURCE} are taken",
+                source.len()
+            )));
+        }
+        let mut environment = Environment::new();
+        let syntax = SyntaxConfig::builder()
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .build()
+            .map_err(|e| TextError::TemplateSyntax(describe(&e)))?;
+        environment.set_syntax(syntax);
+        environment.set_fuel(Some(FUEL));
+        environment.set_auto_escape_callback(|_| AutoEscape::None);
+        environment
+            .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.add_filter("tojson", to_json);
+        environment.add_function("raise_exception", |message: String| {
+            let error = minijinja::Error::new(ErrorKind::InvalidOperation, message.clone());
+            Err::<Value, _>(error.with_source(Raised(message)))
+        });
+        environment.add_function("strftime_now", move |format: String| match &now {
+            Some(now) => Ok(now(&format)),
+            None => Err(minijinja::Error::new(
+                ErrorKind::InvalidOperation,
+                "it asks for the date, and none was given",
+            )),
+        });
+        environment
+            .add_template_owned("chat", plain_generation(source))
+            .map_err(|e| TextError::TemplateSyntax(describe(&e)))?;
+        Ok(Self {
+            environment,
+            bos_token,
+            eos_token,
+        })
+    }
+
+    /// The prompt for a conversation.
+    ///
+    /// `messages` serialises to a list of `{"role": …, "content": …}`; `add_generation_prompt` opens
+    /// the answer; `extra` are further variables, such as `tools`.
+    ///
+    /// # Errors
+    /// [`TextError::TemplateRefused`] where the template raises an exception,
+    /// [`TextError::TemplateFailed`] where it fails or does not come to an end.
+    pub fn render<M: Serialize + ?Sized>(
+        &self,
+        messages: &M,
+        add_generation_prompt: bool,
+        extra: &Map<String, serde_json::Value>,
+    ) -> Result<String, TextError> {
+        self.render_json(to_json_value(messages)?, add_generation_prompt, extra)
+    }
+
+    /// The prompt that lets the model go on with the last message, an answer begun: the template
+    /// opens an answer to the messages before it, and its text follows. llama.cpp's server does so
+    /// whenever a conversation ends in an answer.
+    ///
+    /// # Errors
+    /// As [`render`](Self::render), and [`TextError::TemplateFailed`] where the last message is no
+    /// answer made of text.
+    pub fn render_continuing<M: Serialize + ?Sized>(
+        &self,
+        messages: &M,
+        extra: &Map<String, serde_json::Value>,
+    ) -> Result<String, TextError> {
+        let mut messages = to_json_value(messages)?;
+        let last = messages.as_array_mut().and_then(Vec::pop);
+        let begun = last.as_ref().and_then(|message| {
+            let is_answer = message.get("role")?.as_str()? == "assistant";
+            message.get("content")?.as_str().filter(|_| is_answer)
+        });
+        let begun = begun.ok_or_else(|| {
+            TextError::TemplateFailed(
+                "only an answer made of text can be continued, and the last message is none"
+                    .to_owned(),
+            )
+        })?;
+        Ok(self.render_json(messages, true, extra)? + begun)
+    }
+
+    fn render_json(
+        &self,
+        messages: serde_json::Value,
+        add_generation_prompt: bool,
+        extra: &Map<String, serde_json::Value>,
+    ) -> Result<String, TextError> {
+        let mut context: Map<String, serde_json::Value> = Map::new();
+        // Templates ask whether these are none rather than whether they are defined.
+        context.insert("tools".to_owned(), serde_json::Value::Null);
+        context.insert("documents".to_owned(), serde_json::Value::Null);
+        for (name, token) in [
+            ("bos_token", &self.bos_token),
+            ("eos_token", &self.eos_token),
+        ] {
+            if let Some(token) = token {
+                context.insert(name.to_owned(), token.clone().into());
+            }
+        }
+        context.extend(extra.clone());
+        context.insert(
+            "add_generation_prompt".to_owned(),
+            add_generation_prompt.into(),
+        );
+        context.insert("messages".to_owned(), messages);
+
+        let template = self
+            .environment
+            .get_template("chat")
+            .map_err(|e| TextError::TemplateSyntax(describe(&e)))?;
+        template.render(Serde(context)).map_err(|e| explain(&e))
+    }
+}
+
+fn to_json_value<M: Serialize + ?Sized>(messages: &M) -> Result<serde_json::Value, TextError> {
+    serde_json::to_value(messages)
+        .map_err(|e| TextError::TemplateFailed(format!("the messages: {e}")))
+}
+
+/// Turns the `generation` tags, which only mark the answer for training, into blocks that always
+/// apply, so that their whitespace control stays as it is.
+fn plain_generation(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(at) = rest.find("{%") {
+        let (before, tag) = rest.split_at(at + 2);
+        out.push_str(before);
+        let body = tag.trim_start_matches(['-', '+']).trim_start();
+        let skipped = tag.len() - body.len();
+        out.push_str(tag.get(..skipped).unwrap_or_default());
+        rest = body;
+        for (name, plain) in [("generation", "if true"), ("endgeneration", "endif")] {
+            if let Some(after) = body.strip_prefix(name)
+                && after
+                    .trim_start()
+                    .trim_start_matches(['-', '+'])
+                    .starts_with("%}")
+            {
+                out.push_str(plain);
+                rest = after;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+fn explain(error: &minijinja::Error) -> TextError {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(e) = source {
+        if let Some(Raised(message)) = e.downcast_ref() {
+            return TextError::TemplateRefused(message.clone());
+        }
+        source = e.source();
+    }
+    TextError::TemplateFailed(describe(error))
+}
+
+/// Kind, words and place, without the name this file gave the template.
+fn describe(error: &minijinja::Error) -> String {
+    let what = match error.detail() {
+        Some(detail) => format!("{}: {detail}", error.kind()),
+        None => error.kind().to_string(),
+    };
+    let cause = std::error::Error::source(error)
+        .map(|source| format!(": {source}"))
+        .unwrap_or_default();
+    match error.line() {
+        Some(line) => format!("{what}{cause} (line {line})"),
+        None => format!("{what}{cause}"),
+    }
+}
+
+/// `tojson` as transformers has it: Python's `json.dumps` with `ensure_ascii` off and no escapes for
+/// HTML.
+fn to_json(value: Value, kwargs: Kwargs) -> Result<Value, minijinja::Error> {
+    let indent: Option<usize> = kwargs.get("indent")?;
+    let ensure_ascii: Option<bool> = kwargs.get("ensure_ascii")?;
+    let sort_keys: Option<bool> = kwargs.get("sort_keys")?;
+    let separators: Option<Vec<String>> = kwargs.get("separators")?;
+    kwargs.assert_all_used()?;
+    let invalid = |e: String| minijinja::Error::new(ErrorKind::InvalidOperation, e);
+    if ensure_ascii == Some(true) || sort_keys == Some(true) {
+        return Err(invalid(
+            "tojson with ensure_ascii or sort_keys is not supported".to_owned(),
+        ));
+    }
+    let style = match separators.as_deref() {
+        Some([item, key]) => JsonStyle::new(item.clone(), key.clone(), indent),
+        Some(_) => return Err(invalid("separators are two texts".to_owned())),
+        None if indent.is_some() => JsonStyle::new(",".into(), ": ".into(), indent),
+        None => JsonStyle::new(", ".into(), ": ".into(), None),
+    };
+    let mut bytes = Vec::new();
+    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, style);
+    value
+        .serialize(&mut serializer)
+        .map_err(|e| invalid(e.to_string()))?;
+    String::from_utf8(bytes)
+        .map(Value::from)
+        .map_err(|e| invalid(e.to_string()))
+}
+
+/// Python's `json.dumps`: two separators, and line breaks where an indent is given.
+struct JsonStyle {
+    item: String,
+    key: String,
+    indent: Option<usize>,
+    depth: usize,
+    has_value: bool,
+}
+
+impl JsonStyle {
+    fn new(item: String, key: String, indent: Option<usize>) -> Self {
+        Self {
+            item,
+            key,
+            indent,
+            depth: 0,
+            has_value: false,
+        }
+    }
+
+    fn new_line<W: ?Sized + io::Write>(&self, out: &mut W) -> io::Result<()> {
+        match self.indent {
+            Some(indent) => write!(out, "\n{:1$}", "", indent.min(64) * self.depth),
+            None => Ok(()),
+        }
+    }
+
+    fn open<W: ?Sized + io::Write>(&mut self, out: &mut W, bracket: &str) -> io::Result<()> {
+        self.depth += 1;
+        self.has_value = false;
+        out.write_all(bracket.as_bytes())
+    }
+
+    fn close<W: ?Sized + io::Write>(&mut self, out: &mut W, bracket: &str) -> io::Result<()> {
+        self.depth -= 1;
+        if self.has_value {
+            self.new_line(out)?;
+        }
+        out.write_all(bracket.as_bytes())
+    }
+
+    fn next<W: ?Sized + io::Write>(&self, out: &mut W, first: bool) -> io::Result<()> {
+        if !first {
+            out.write_all(self.item.as_bytes())?;
+        }
+        self.new_line(out)
+    }
+}
+
+impl serde_json::ser::Formatter for JsonStyle {
+    fn begin_array<W: ?Sized + io::Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.open(out, "[")
+    }
+
+    fn end_array<W: ?Sized + io::Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.close(out, "]")
+    }
+
+    fn begin_array_value<W: ?Sized + io::Write>(
+        &mut self,
+        out: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
+        self.next(out, first)
+    }
+
+    fn end_array_value<W: ?Sized + io::Write>(&mut self, _out: &mut W) -> io::Result<()> {
+        self.has_value = true;
+        Ok(())
+    }
+
+    fn begin_object<W: ?Sized + io::Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.open(out, "{")
+    }
+
+    fn end_object<W: ?Sized + io::Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.close(out, "}")
+    }
+
+    fn begin_object_key<W: ?Sized + io::Write>(
+        &mut self,
+        out: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
+        self.next(out, first)
+    }
+
+    fn begin_object_value<W: ?Sized + io::Write>(&mut self, out: &mut W) -> io::Result<()> {
+        out.write_all(self.key.as_bytes())
+    }
+
+    fn end_object_value<W: ?Sized + io::Write>(&mut self, _out: &mut W) -> io::Result<()> {
+        self.has_value = true;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn render(source: &str, extra: serde_json::Value) -> Result<String, TextError> {
+        let template = ChatTemplate::new(source, Some("<s>".into()), None, None)?;
+        let messages = json!([{"role": "user", "content": "Hi <b>&</b>"}]);
+        template.render(&messages, true, extra.as_object().unwrap())
+    }
+
+    #[test]
+    fn the_environment_is_the_one_templates_expect() {
+        let source = "{%- for m in messages %}\n    {% if m['role'].upper() == 'USER' %}\n{{ bos_token + m.content.strip() }}|{{ eos_token }}|{{ tools is none }}|{{ x }}|{{ tools }}\n    {%- endif %}\n{% break %}{% endfor %}\n{% generation %}g{% endgeneration -%}\n {{ x | tojson }}{{ y | tojson(indent=2) }}\n";
+        let x = json!({"b": [1, 2.0, "é<"], "a": null, "c": {}});
+        let text = render(source, json!({"x": true, "y": x})).unwrap();
+        assert_eq!(
+            text,
+            "<s>Hi <b>&</b>||True|True|Nonegtrue{\n  \"b\": [\n    1,\n    2.0,\n    \"é<\"\n  ],\n  \"a\": null,\n  \"c\": {}\n}"
+        );
+        let text = render("{{ x | tojson }}", json!({"x": x})).unwrap();
+        assert_eq!(text, r#"{"b": [1, 2.0, "é<"], "a": null, "c": {}}"#);
+    }
+
+    #[test]
+    fn a_template_refuses_in_its_own_words() {
+        let error = render("{{ raise_exception('Roles must alternate') }}", json!({}));
+        assert!(matches!(error, Err(TextError::TemplateRefused(m)) if m == "Roles must alternate"));
+        let error = render("{{ strftime_now('%Y') }}", json!({}))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("date"), "{error}");
+        let error = render("{% if %}", json!({})).unwrap_err().to_string();
+        assert!(
+            error.contains("cannot be read") && error.contains("line 1"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn an_answer_begun_is_continued() {
+        let source = "{% for m in messages %}[{{ m.role }}]{{ m.content }};{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
+        let template = ChatTemplate::new(source, None, None, None).unwrap();
+        let (user, answer) = (
+            json!({"role": "user", "content": "Count"}),
+            json!({"role": "assistant", "content": "1, 2,"}),
+        );
+        let none = Map::new();
+        assert_eq!(
+            template
+                .render_continuing(&json!([user, answer]), &none)
+                .unwrap(),
+            "[user]Count;[assistant]1, 2,"
+        );
+        assert!(
+            template
+                .render_continuing(&json!([answer, user]), &none)
+                .is_err()
+        );
+        assert!(template.render_continuing(&json!([]), &none).is_err());
+    }
+
+    #[test]
+    fn a_template_that_does_not_end_is_stopped() {
+        for source in [
+            "{% for i in range(100000) %}{% for j in range(100000) %}{% for k in range(100000) %}{% endfor %}{% endfor %}{% endfor %}",
+            "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+            "{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}",
+            "{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}",
+            "{{ 'a' * 100000000000 }}",
+            "{{ 'aaaaaaaaaa'.replace('a', 'b' * 1000000) | length }}{% for i in range(100000) %}{{ 'b' * 1000000 }}{% endfor %}",
+        ] {
+            assert!(
+                matches!(render(source, json!({})), Err(TextError::TemplateFailed(_))),
+                "{source}"
+            );
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Tokenizers against ids that llama.cpp and the tokenizers library gave, from both kinds of file.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
+mod support;
+
+use std::path::Path;
+
+use serde_json::Value;
+use support::{MemoryFiles, golden, json, memory, read, source};
+use twoclock_core::config::{TextAssets, TokenKind, Vocabulary};
+use twoclock_core::text::{ChatTemplate, Detokenizer, TextError, Tokenizer};
+use twoclock_core::types::TokenId;
+use twoclock_core::weights::Checkpoint;
+use twoclock_core::weights::checkpoint::gguf_vocabulary;
+
+fn ids(value: &Value) -> Vec<TokenId> {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+/// The 288-token tokenizer, as a directory holds it and as GGUF files do.
+fn small() -> Vec<(&'static str, TextAssets)> {
+    let mut files = MemoryFiles::of("models/llama");
+    files.0.extend(MemoryFiles::of("tokenizer").0);
+    vec![
+        ("tokenizer.json", Checkpoint::from_hf(&files).unwrap().text),
+        (
+            "Q8_0.gguf",
+            Checkpoint::from_gguf(source("gguf/Q8_0.gguf"))
+                .unwrap()
+                .text,
+        ),
+        (
+            "llama.gguf",
+            Checkpoint::from_gguf(source("gguf_archs/llama.gguf"))
+                .unwrap()
+                .text,
+        ),
+    ]
+}
+
+#[test]
+fn the_small_tokenizer_is_the_same_from_every_file() {
+    let expected = json("tokenizer/expected.json");
+    for (name, assets) in small() {
+        let tokenizer = Tokenizer::from_assets(&assets).unwrap();
+        for case in expected["cases"].as_array().unwrap() {
+            let text = case["text"].as_str().unwrap();
+            let encoded = tokenizer.encode(text, false, true).unwrap();
+            assert_eq!(encoded, ids(&case["ids"]), "{name}: {text:?}");
+            assert_eq!(tokenizer.decode(&encoded, false).unwrap(), text, "{name}");
+        }
+        for (token, id) in expected["special_ids"].as_object().unwrap() {
+            let id = TokenId::try_from(id.as_u64().unwrap()).unwrap();
+            assert_eq!(tokenizer.id(token), Some(id), "{name}");
+            assert!(tokenizer.is_special(id), "{name}");
+            // What a person writes is never structure.
+            let plain = tokenizer.encode(token, false, false).unwrap();
+            assert!(plain.len() > 1 && plain.iter().all(|&id| !tokenizer.is_special(id)));
+            assert_eq!(tokenizer.decode(&plain, true).unwrap(), *token, "{name}");
+            assert_eq!(
+                tokenizer.decode(&[72, id, 105], true).unwrap(),
+                "Hi",
+                "{name}"
+            );
+        }
+        assert!(
+            tokenizer.eog().contains(&287),
+            "{name}: {:?}",
+            tokenizer.eog()
+        );
+
+        let chat = &expected["chat"];
+        let template = ChatTemplate::from_assets(&assets, None).unwrap();
+        let text = template
+            .render(&chat["messages"], true, &serde_json::Map::new())
+            .unwrap();
+        assert_eq!(text, chat["text"].as_str().unwrap(), "{name}");
+        let encoded = tokenizer.encode(&text, false, true).unwrap();
+        assert_eq!(encoded, ids(&chat["ids"]), "{name}");
+    }
+}
+
+#[test]
+fn an_id_beyond_the_vocabulary_is_an_error_in_text_and_nothing_in_a_stream() {
+    let (_, assets) = small().remove(0);
+    let tokenizer = Tokenizer::from_assets(&assets).unwrap();
+    assert_eq!(tokenizer.vocab_size(), 288);
+    assert!(matches!(
+        tokenizer.decode(&[72, 288], false),
+        Err(TextError::UnknownId { id: 288, size: 288 })
+    ));
+    assert_eq!(Detokenizer::new(false).push(&tokenizer, 300), "");
+}
+
+/// Runs a suite of llama.cpp: `.inp` holds texts, `.out` their ids a line. Gives the number of
+/// cases.
+fn suite(dir: &Path, name: &str) -> usize {
+    let read = |path: String| {
+        let path = dir.join(path);
+        std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    };
+    let vocabulary = gguf_vocabulary(memory(name, read(format!("{name}.gguf"))))
+        .unwrap()
+        .unwrap();
+    let tokenizer = Tokenizer::from_vocabulary(&vocabulary).unwrap();
+    let texts = String::from_utf8(read(format!("{name}.inp"))).unwrap();
+    let mut texts: Vec<&str> = texts.split("\n__ggml_vocab_test__\n").collect();
+    if texts.last() == Some(&"") {
+        texts.pop();
+    }
+    let lines = String::from_utf8(read(format!("{name}.out"))).unwrap();
+    let lines: Vec<&str> = lines.lines().collect();
+    assert_eq!(texts.len(), lines.len(), "{name}");
+    for (text, line) in texts.iter().zip(&lines) {
+        let expected: Vec<TokenId> = line
+            .split_whitespace()
+            .map(|id| id.parse().unwrap())
+            .collect();
+        let encoded = tokenizer.encode(text, false, false).unwrap();
+        assert_eq!(encoded, expected, "{name}: {text:?}");
+        assert_eq!(tokenizer.decode(&encoded, false).unwrap(), *text, "{name}");
+        let mut stream = Detokenizer::new(true);
+        let mut streamed: String = encoded
+            .iter()
+            .map(|&id| stream.push(&tokenizer, id))
+            .collect();
+        streamed += &stream.finish();
+        assert_eq!(streamed, *text, "{name}");
+    }
+    texts.len()
+}
+
+#[test]
+fn suite_of_sentencepiece() {
+    assert_eq!(suite(&golden("tokenizer_suites"), "llama-spm"), 46);
+}
+
+#[test]
+fn suite_of_phi_3() {
+    assert_eq!(suite(&golden("tokenizer_suites"), "phi-3"), 46);
+}
+
+#[test]
+fn suite_of_gpt_2() {
+    assert_eq!(suite(&golden("tokenizer_suites"), "gpt-2"), 46);
+}
+
+/// The vocabularies too large to be kept here. `TWOCLOCK_TOKENIZER_SUITES` names a folder of
+/// `NAME.gguf`, `NAME.inp`, `NAME.out`.
+#[test]
+#[ignore = "needs the folder TWOCLOCK_TOKENIZER_SUITES"]
+fn suites_of_a_folder() {
+    let dir = std::env::var("TWOCLOCK_TOKENIZER_SUITES")
+        .expect("set TWOCLOCK_TOKENIZER_SUITES to a folder of NAME.gguf, NAME.inp, NAME.out");
+    let dir = Path::new(&dir);
+    let mut failed = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "inp") {
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            match std::panic::catch_unwind(|| suite(dir, name)) {
+                Ok(cases) => println!("{name}: {cases} cases equal"),
+                Err(_) => failed.push(name.to_owned()),
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+#[test]
+fn sentencepiece_adds_what_the_file_says() {
+    let vocabulary = gguf_vocabulary(source("tokenizer_suites/llama-spm.gguf"))
+        .unwrap()
+        .unwrap();
+    let tokenizer = Tokenizer::from_vocabulary(&vocabulary).unwrap();
+    assert_eq!(tokenizer.encode("Hello", true, false).unwrap(), [1, 15043]);
+    assert_eq!(tokenizer.encode("", true, false).unwrap(), [1]);
+    assert_eq!(tokenizer.encode("</s>", false, true).unwrap(), [2]);
+    let plain = tokenizer.encode("</s><0x0A>", false, false).unwrap();
+    assert!(
+        plain
+            .iter()
+            .all(|&id| !tokenizer.is_special(id) && id != 13),
+        "{plain:?}"
+    );
+    assert_eq!(tokenizer.decode(&plain, true).unwrap(), "</s><0x0A>");
+    assert_eq!(tokenizer.eog(), [2]);
+    // A stream that goes on from a prompt keeps its first space.
+    assert_eq!(
+        Detokenizer::continuing(true).push(&tokenizer, 15043),
+        " Hello"
+    );
+    assert_eq!(Detokenizer::new(true).push(&tokenizer, 15043), "Hello");
+
+    let without = Vocabulary {
+        add_space_prefix: Some(false),
+        add_bos: Some(false),
+        ..vocabulary
+    };
+    let tokenizer = Tokenizer::from_vocabulary(&without).unwrap();
+    let encoded = tokenizer.encode(" Hello", true, false).unwrap();
+    assert_eq!(encoded, [15043]);
+    assert_eq!(tokenizer.decode(&encoded, true).unwrap(), " Hello");
+}
+
+#[test]
+fn a_tokenizer_that_cannot_be_built_says_why() {
+    let of = |change: &dyn Fn(&mut Vocabulary)| {
+        let mut vocabulary = gguf_vocabulary(source("gguf/F16.gguf")).unwrap().unwrap();
+        change(&mut vocabulary);
+        match Tokenizer::from_vocabulary(&vocabulary) {
+            Ok(_) => panic!("it was accepted"),
+            Err(e) => e.to_string(),
+        }
+    };
+    for (message, words) in [
+        (of(&|v| v.model = "bert".into()), ["\"bert\"", "gpt2"]),
+        (
+            of(&|v| v.pre = Some("tekken".into())),
+            ["\"tekken\"", "llama-bpe"],
+        ),
+        (of(&|v| v.merges.push("a".into())), ["\"a\"", "merge"]),
+        // The library would panic on a merge longer than every token.
+        (
+            of(&|v| v.merges.push(format!("{0} {0}", v.tokens[285]))),
+            ["<|endoftext|>", "merge"],
+        ),
+        (of(&|v| v.kinds.truncate(3)), ["3 long", "288"]),
+        (of(&|v| v.model = "llama".into()), ["scores", "288"]),
+        (
+            of(&|v| v.kinds[0] = TokenKind::Byte),
+            ["byte token", "<0xNN>"],
+        ),
+    ] {
+        for word in words {
+            assert!(message.contains(word), "{message:?} lacks {word:?}");
+        }
+    }
+    let json = String::from_utf8(read("tokenizer/tokenizer.json")).unwrap();
+    for (from, to, word) in [
+        ("\"type\": \"BPE\"", "\"type\": \"WordPiece\"", "WordPiece"),
+        ("\"dropout\": null", "\"dropout\": 0.5", "dropout"),
+        ("\"decoder\": {", "\"x\": {", "decoder"),
+        (
+            "\"continuing_subword_prefix\": null",
+            "\"continuing_subword_prefix\": \"##\"",
+            "##",
+        ),
+    ] {
+        assert!(json.contains(from), "{from}");
+        let message = match Tokenizer::from_json(json.replace(from, to).as_bytes(), None, None) {
+            Ok(_) => panic!("{to} was accepted"),
+            Err(e) => e.to_string(),
+        };
+        assert!(message.contains(word), "{message:?} lacks {word:?}");
+    }
+    assert!(matches!(
+        Tokenizer::from_assets(&TextAssets::default()),
+        Err(TextError::NoTokenizer)
+    ));
+}
