@@ -17,7 +17,9 @@ pub struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   twoclock pull smollm2        bring a small model onto this machine
+  twoclock devices             show what it can run on here
   twoclock list                show the models here, and what can be pulled
+  twoclock inspect -m smollm2  show what it is
   twoclock rm smollm2          delete it again
 
 Models are kept in $TWOCLOCK_HOME/models, or in twoclock/models in your data folder.";
@@ -37,8 +39,29 @@ there is not fetched again.")]
         /// Name in the catalogue (`twoclock list` shows it).
         model: String,
     },
+    /// Show what a model can run on here.
+    Devices {
+        /// Print one JSON object instead of text.
+        #[arg(long)]
+        json: bool,
+    },
     /// Show the models on this machine, and those that can be pulled.
     List {
+        /// Print one JSON object instead of text.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what a model is, without loading it.
+    #[command(after_help = "\
+Examples:
+  twoclock inspect -m smollm2
+  twoclock inspect -m path/to/model.gguf --json
+  twoclock inspect -m path/to/folder")]
+    Inspect {
+        /// Name of an installed model, a .gguf file, or a folder with config.json and .safetensors
+        /// files.
+        #[arg(short, long)]
+        model: String,
         /// Print one JSON object instead of text.
         #[arg(long)]
         json: bool,

@@ -3,11 +3,12 @@
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use memmap2::Mmap;
 use thiserror::Error;
-use twoclock_core::weights::source::ByteSource;
+use twoclock_core::weights::{ByteSource, Checkpoint, ModelFiles, WeightsError};
 
 use crate::catalogue;
 use crate::store::{Store, StoreError};
@@ -40,6 +41,9 @@ pub enum FilesError {
     /// The models folder cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The files are there and cannot be used.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
     /// The disk refused.
     #[error("{}: {source}", path.display())]
     Io {
@@ -78,6 +82,30 @@ impl ModelPath {
                 reference: reference.to_owned(),
             }),
             Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Gguf(path) | Self::Directory(path) => path,
+        }
+    }
+
+    /// Reads everything but the tensors' data.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or that is not what its format says.
+    pub fn open(&self) -> Result<Checkpoint, FilesError> {
+        match self {
+            Self::Gguf(path) => Ok(Checkpoint::from_gguf(Arc::new(MappedFile::open(path)?))?),
+            Self::Directory(path) => {
+                let name = path.file_name().unwrap_or(path.as_os_str());
+                Ok(Checkpoint::from_hf(&Folder {
+                    name: name.to_string_lossy().into_owned(),
+                    path: path.clone(),
+                })?)
+            }
         }
     }
 
@@ -155,5 +183,40 @@ impl ByteSource for MappedFile {
             .ok_or(io::ErrorKind::UnexpectedEof)?;
         buf.copy_from_slice(bytes);
         Ok(())
+    }
+}
+
+/// A folder of files on this machine.
+#[derive(Debug)]
+struct Folder {
+    name: String,
+    path: PathBuf,
+}
+
+impl ModelFiles for Folder {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn open(&self, file: &str) -> io::Result<Option<Arc<dyn ByteSource>>> {
+        // Names come out of the folder's own files and must not lead out of it.
+        let mut parts = Path::new(file).components();
+        if !matches!(
+            (parts.next(), parts.next()),
+            (Some(Component::Normal(_)), None)
+        ) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{file:?} is no plain file name"),
+            ));
+        }
+        match MappedFile::open(&self.path.join(file)) {
+            Ok(mapped) => Ok(Some(Arc::new(mapped))),
+            Err(FilesError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(None)
+            }
+            Err(FilesError::Io { source, .. }) => Err(source),
+            Err(e) => Err(io::Error::other(e)),
+        }
     }
 }

@@ -3,10 +3,12 @@
 
 pub mod catalogue;
 pub mod cli;
+pub mod devices;
 pub mod download;
 pub mod files;
 pub mod http;
 pub mod index;
+pub mod inspect;
 pub mod pull;
 pub mod report;
 pub mod store;

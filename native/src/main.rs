@@ -8,7 +8,10 @@ use clap::Parser;
 use serde_json::json;
 use twoclock::catalogue;
 use twoclock::cli::{Cli, Command};
+use twoclock::devices;
+use twoclock::files::ModelPath;
 use twoclock::index::Index;
+use twoclock::inspect;
 use twoclock::pull::pull;
 use twoclock::report::Reporter;
 use twoclock::store::{Store, human_bytes};
@@ -38,6 +41,22 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             })?;
             let model = pull(entry, &store, Index::from_env, &report)?;
             println!("{}", model.path.display());
+        }
+        Command::Devices { json } => {
+            let found = devices::find();
+            if *json {
+                println!("{:#}", devices::as_json(&found));
+            } else {
+                print!("{}", devices::as_text(&found));
+            }
+        }
+        Command::Inspect { model, json } => {
+            let checkpoint = ModelPath::resolve(model, &store)?.open()?;
+            if *json {
+                println!("{:#}", inspect::as_json(&checkpoint));
+            } else {
+                print!("{}", inspect::as_text(&checkpoint));
+            }
         }
         Command::List { json } => list(&store, *json)?,
         Command::Rm { model } => {

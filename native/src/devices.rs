@@ -1,0 +1,75 @@
+//! The `devices` command: what a model can run on here, and the limits that decide how. Knows no
+//! model.
+
+use serde_json::{Value, json};
+use twoclock_shaders::caps::{Caps, DeviceKind};
+use twoclock_shaders::gpu::{AdapterSummary, adapters};
+
+use crate::store::human_bytes;
+
+/// Every adapter, best first, as `--device` numbers them.
+pub fn find() -> Vec<AdapterSummary> {
+    pollster::block_on(adapters())
+}
+
+/// One object a device; `device` is what `--device` takes.
+pub fn as_json(found: &[AdapterSummary]) -> Value {
+    let adapters = found.iter().enumerate().map(|(number, adapter)| {
+        let mut device = limits(&adapter.caps);
+        device["device"] = json!(number.to_string());
+        device["name"] = json!(adapter.name);
+        device["type"] = json!(adapter.kind);
+        device["backend"] = json!(adapter.backend);
+        device["driver"] = json!(adapter.driver);
+        device
+    });
+    let mut devices: Vec<_> = adapters.collect();
+    devices.push(json!({"device": "cpu", "name": "reference kernels", "type": "reference"}));
+    json!({ "devices": devices })
+}
+
+fn limits(caps: &Caps) -> Value {
+    json!({
+        "shader_f16": caps.shader_f16,
+        "subgroup_sizes": caps.subgroups.map(|(min, max)| [min, max]),
+        "max_binding_bytes": caps.max_binding_bytes,
+        "max_buffer_bytes": caps.max_buffer_bytes,
+        "max_workgroup_bytes": caps.max_workgroup_bytes,
+        "max_invocations": caps.max_invocations,
+    })
+}
+
+/// Lines for people.
+pub fn as_text(found: &[AdapterSummary]) -> String {
+    let mut text = String::new();
+    for (number, adapter) in found.iter().enumerate() {
+        let caps = &adapter.caps;
+        let subgroups = match caps.subgroups {
+            Some((min, max)) if min == max => format!("subgroups of {min}"),
+            Some((min, max)) => format!("subgroups of {min} to {max}"),
+            None => "no subgroups".into(),
+        };
+        let f16 = if caps.shader_f16 { "f16" } else { "no f16" };
+        text += &format!(
+            "{number}    {} ({}, {})\n     driver {}\n     {f16}, {subgroups}, bindings of {}, buffers of {}, {} of workgroup memory\n",
+            adapter.name,
+            adapter.kind,
+            adapter.backend,
+            adapter.driver,
+            human_bytes(caps.max_binding_bytes),
+            human_bytes(caps.max_buffer_bytes),
+            human_bytes(caps.max_workgroup_bytes.into()),
+        );
+    }
+    text += "cpu  the reference kernels, one thread: right, and very slow\n";
+    if found.is_empty() {
+        text += "\nNo Vulkan, Metal or DX12 adapter was found: install your graphics driver, or Mesa's software\ndriver to try things out (on Debian and Ubuntu: libvulkan1 and mesa-vulkan-drivers).\n";
+    } else if found
+        .iter()
+        .all(|adapter| adapter.caps.kind == DeviceKind::Cpu)
+    {
+        text +=
+            "\nOnly a software driver was found. It is for trying and testing, not for speed.\n";
+    }
+    text
+}

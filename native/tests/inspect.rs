@@ -1,0 +1,99 @@
+//! `inspect` on the golden checkpoints, as the program shows it, and on folders that are none.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot set its scene has nothing else to say"
+)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+fn inspect(model: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_twoclock"))
+        .args(["inspect", "--model"])
+        .arg(model)
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn golden(path: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/golden")
+        .join(path)
+}
+
+#[test]
+fn says_what_a_folder_and_a_file_hold() {
+    for (path, format, dtype) in [
+        ("models/llama", "safetensors (2 files)", "BF16"),
+        ("gguf/Q4_1.gguf", "GGUF v3", "Q4_1"),
+    ] {
+        let shown = inspect(&golden(path), &["--json"]);
+        let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+        assert_eq!(shown["format"], format);
+        assert_eq!(shown["architecture"], "llama");
+        assert_eq!(shown["dtypes"][0]["dtype"], dtype);
+        let bytes = |list: &Value| -> u64 {
+            let list = list.as_array().unwrap();
+            list.iter()
+                .map(|item| item["bytes"].as_u64().unwrap())
+                .sum()
+        };
+        assert_eq!(bytes(&shown["dtypes"]), bytes(&shown["tensors"]));
+        let config = &shown["config"];
+        let table = shown["tensors"].as_array().unwrap();
+        let table = table
+            .iter()
+            .find(|t| t["name"] == "model.embed_tokens.weight");
+        let shape = json!([config["vocab_size"], config["hidden_size"]]);
+        assert_eq!(table.unwrap()["shape"], shape);
+
+        let text = inspect(&golden(path), &[]).stdout;
+        assert!(String::from_utf8(text).unwrap().contains(format));
+    }
+}
+
+#[test]
+fn a_bad_model_is_one_sentence_and_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let refuse = |path: &Path, word: &str| {
+        let output = inspect(path, &[]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(word), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    };
+    refuse(&folder.path().join("nothing"), "twoclock list");
+    refuse(folder.path(), "config.json");
+
+    let file = folder.path().join("model.gguf");
+    fs::write(&file, b"").unwrap();
+    refuse(&file, "model.gguf");
+    let whole = fs::read(golden("gguf/Q4_1.gguf")).unwrap();
+    fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    refuse(&file, "model.gguf");
+}
+
+#[test]
+fn a_folder_may_not_name_files_outside_it() {
+    let outer = tempfile::tempdir().unwrap();
+    let inner = outer.path().join("model");
+    fs::create_dir(&inner).unwrap();
+    for entry in fs::read_dir(golden("models/llama")).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name();
+        // The shards lie outside, and the index says so.
+        let shard = name.to_str().unwrap().ends_with(".safetensors");
+        let folder = if shard { outer.path() } else { &inner };
+        fs::copy(entry.path(), folder.join(&name)).unwrap();
+    }
+    let index = inner.join("model.safetensors.index.json");
+    let text = fs::read_to_string(&index).unwrap();
+    fs::write(&index, text.replace("\"model-", "\"../model-")).unwrap();
+    let output = inspect(&inner, &[]);
+    assert!(!output.status.success());
+}
