@@ -40,13 +40,12 @@ pub struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Runs it and gives the contents of buffer `output` afterwards.
+    /// Makes its buffers.
     ///
     /// # Panics
     /// When the executor refuses.
-    pub fn run(&self, executor: &mut impl Executor, output: usize) -> Vec<f32> {
-        let slices: Vec<Slice> = self
-            .inputs
+    pub fn upload(&self, executor: &mut impl Executor) -> Vec<Slice> {
+        self.inputs
             .iter()
             .map(|Input(bytes)| {
                 let buffer = executor
@@ -55,11 +54,24 @@ impl Case<'_> {
                 executor.write(buffer, 0, bytes).expect("writes");
                 Slice::whole(buffer, bytes.len() as u64)
             })
-            .collect();
-        let commands = (self.dispatches)(&slices)
+            .collect()
+    }
+
+    /// Its commands over those buffers.
+    pub fn commands(&self, slices: &[Slice]) -> Vec<Command> {
+        (self.dispatches)(slices)
             .into_iter()
             .map(|d| Command::Dispatch(Box::new(d)))
-            .collect();
+            .collect()
+    }
+
+    /// Runs it and gives the contents of buffer `output` afterwards.
+    ///
+    /// # Panics
+    /// When the executor refuses.
+    pub fn run(&self, executor: &mut impl Executor, output: usize) -> Vec<f32> {
+        let slices = self.upload(executor);
+        let commands = self.commands(&slices);
         let program = Program::new("case", commands);
         let args = StepArgs {
             upload: None,

@@ -3,9 +3,11 @@
 
 mod case;
 mod noise;
+mod weights;
 
 pub use case::{Case, Input, MakeDispatches, assert_close};
 pub use noise::Noise;
+pub use weights::Weights;
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use twoclock_shaders::gpu::{DeviceOptions, GpuDevice, WgpuExecutor};

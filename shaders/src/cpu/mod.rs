@@ -15,6 +15,7 @@ mod attention_prefill;
 mod gather_rows;
 mod glu;
 mod kv_write;
+mod matmul;
 mod residual;
 mod rms_norm;
 mod rope;
@@ -38,6 +39,7 @@ pub const KERNELS: &[(&str, CpuKernel)] = &[
     ("gather_rows", gather_rows::run),
     ("glu", glu::run),
     ("kv_write", kv_write::run),
+    ("matmul", matmul::run),
     ("residual", residual::run),
     ("rms_norm", rms_norm::run),
     ("rope", rope::run),

@@ -10,12 +10,14 @@ pub mod attention_prefill;
 pub mod gather_rows;
 pub mod glu;
 pub mod kv_write;
+pub mod matmul;
 pub mod residual;
 pub mod rms_norm;
 pub mod rope;
 pub mod sample;
 pub mod sample_pick;
 pub mod step;
+pub mod weight;
 
 use crate::kernel::Kernel;
 
@@ -28,6 +30,7 @@ pub const ALL: &[&Kernel] = &[
     &gather_rows::KERNEL,
     &glu::KERNEL,
     &kv_write::KERNEL,
+    &matmul::KERNEL,
     &residual::KERNEL,
     &rms_norm::KERNEL,
     &rope::KERNEL,

@@ -7,6 +7,7 @@ mod attention;
 mod gather_rows;
 mod glu;
 mod kv_write;
+mod matmul;
 mod residual;
 mod rms_norm;
 mod rope;

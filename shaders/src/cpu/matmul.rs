@@ -1,0 +1,212 @@
+//! Reference of [`crate::kernels::matmul`].
+
+use super::{Bound, fma, join};
+use crate::kernel::KernelKey;
+use crate::kernels::act;
+use crate::kernels::matmul::{MatmulParams, token_tile};
+use crate::kernels::weight::{WeightFormat, group_order};
+use half::f16;
+
+/// Rows unpacked together: enough independent chains to fill a core.
+const ROWS: usize = 4;
+
+/// Elements of a group.
+const GROUP: usize = 32;
+
+pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
+    let p: &MatmulParams = bytemuck::from_bytes(params);
+    let index = act::index_fn(key);
+    let format = key
+        .slot("quant")
+        .and_then(WeightFormat::of_module)
+        .expect("every matmul key names a weight format");
+    let (act, w, ws, rstd) = (bound.f32s(0), bound.u32s(1), bound.u32s(2), bound.f32s(3));
+    let y = bound.f32s_mut(4);
+    let (tile, dimension) = token_tile(key);
+    let tokens = (tile * grid[dimension]).min(p.tokens);
+    let groups = p.groups as usize;
+
+    // Inputs as rows, and the sums of their groups.
+    let mut x = vec![0.0; tokens as usize * groups * GROUP];
+    let mut sums = vec![0.0; tokens as usize * groups];
+    for (token, row) in (0..).zip(x.chunks_exact_mut(groups * GROUP)) {
+        for (k4, v) in (0..).zip(row.chunks_exact_mut(4)) {
+            v.copy_from_slice(&act[4 * index(token, k4, p.act_stride) as usize..][..4]);
+        }
+    }
+    for (sum, group) in sums.iter_mut().zip(x.chunks_exact(GROUP)) {
+        let mut s = [0.0; 4];
+        for v in group.chunks_exact(4) {
+            for c in 0..4 {
+                s[c] += v[c];
+            }
+        }
+        *sum = join(s);
+    }
+
+    let mut codes = vec![[0.0; ROWS * GROUP]; groups];
+    let mut scales = vec![[[0.0; 2]; ROWS]; groups];
+    for first in (0..p.rows as usize).step_by(ROWS) {
+        let rows = ROWS.min(p.rows as usize - first);
+        for r in 0..rows {
+            let row = Row::new(format, p.groups, w, ws, first + r);
+            for (g, (codes, scales)) in (0..).zip(codes.iter_mut().zip(&mut scales)) {
+                let codes = &mut codes[r * GROUP..][..GROUP];
+                row.codes(g, codes.try_into().expect("a group"));
+                scales[r] = row.scale(g);
+            }
+        }
+        for token in 0..tokens as usize {
+            let x = &x[token * groups * GROUP..][..groups * GROUP];
+            let sums = &sums[token * groups..][..groups];
+            let mut total = rows_dot(format, &codes, &scales, x, sums);
+            if p.norm != 0 {
+                total = total.map(|t| t * rstd[token]);
+            }
+            let at = token * p.y_stride as usize + p.y_offset as usize + first;
+            y[at..at + rows].copy_from_slice(&total[..rows]);
+        }
+    }
+}
+
+/// The chain of [`ROWS`] elements of one token.
+fn rows_dot(
+    format: WeightFormat,
+    codes: &[[f32; ROWS * GROUP]],
+    scales: &[[[f32; 2]; ROWS]],
+    x: &[f32],
+    sums: &[f32],
+) -> [f32; ROWS] {
+    let mut total = [0.0; ROWS];
+    let mut span = [0.0; ROWS];
+    for (g, ((codes, scales), x)) in codes
+        .iter()
+        .zip(scales)
+        .zip(x.chunks_exact(GROUP))
+        .enumerate()
+    {
+        let mut dot = [[0.0; 4]; ROWS];
+        for j in 0..GROUP / 4 {
+            for r in 0..ROWS {
+                for c in 0..4 {
+                    dot[r][c] = fma(codes[r * GROUP + 4 * j + c], x[4 * j + c], dot[r][c]);
+                }
+            }
+        }
+        for r in 0..ROWS {
+            let [d, m] = scales[r];
+            span[r] = match format {
+                WeightFormat::F32 | WeightFormat::F16 | WeightFormat::BF16 => {
+                    span[r] + join(dot[r])
+                }
+                WeightFormat::Q8_0 => fma(d, join(dot[r]), span[r]),
+                WeightFormat::Q4_0 | WeightFormat::Q4_1 => {
+                    fma(m, sums[g], fma(d, join(dot[r]), span[r]))
+                }
+            };
+        }
+        if g % 4 == 3 || g + 1 == sums.len() {
+            for r in 0..ROWS {
+                total[r] += span[r];
+                span[r] = 0.0;
+            }
+        }
+    }
+    total
+}
+
+/// One row of a weight matrix on the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row<'a> {
+    format: WeightFormat,
+    groups: u32,
+    w: &'a [u32],
+    ws: &'a [u32],
+}
+
+impl<'a> Row<'a> {
+    /// Row `row` of the bound windows.
+    pub(super) fn new(
+        format: WeightFormat,
+        groups: u32,
+        w: &'a [u32],
+        ws: &'a [u32],
+        row: usize,
+    ) -> Self {
+        let words = format.row_words(groups) as usize;
+        let scale_words = format.row_scale_words(groups) as usize;
+        Self {
+            format,
+            groups,
+            w: &w[row * words..][..words],
+            // A format without scales has some other window bound in their place.
+            ws: if scale_words == 0 {
+                &[]
+            } else {
+                &ws[row * scale_words..][..scale_words]
+            },
+        }
+    }
+
+    fn chunk(&self, group: u32, piece: u32) -> &'a [u32] {
+        let at = group_order(self.groups, self.format.group_chunks(), group, piece);
+        &self.w[4 * at as usize..][..4]
+    }
+
+    /// The codes of a group as floats; the weights themselves where there are no scales.
+    pub(super) fn codes(&self, group: u32, out: &mut [f32; GROUP]) {
+        match self.format {
+            WeightFormat::F32 => {
+                for (piece, out) in (0..).zip(out.chunks_exact_mut(4)) {
+                    out.copy_from_slice(bytemuck::cast_slice(self.chunk(group, piece)));
+                }
+            }
+            WeightFormat::F16 => self.pairs(group, out, |bits| f16::from_bits(bits).to_f32()),
+            WeightFormat::BF16 => {
+                self.pairs(group, out, |bits| f32::from_bits(u32::from(bits) << 16));
+            }
+            WeightFormat::Q8_0 => {
+                for (piece, out) in (0..).zip(out.chunks_exact_mut(16)) {
+                    for (word, out) in self.chunk(group, piece).iter().zip(out.chunks_exact_mut(4))
+                    {
+                        for (byte, out) in word.to_le_bytes().into_iter().zip(out) {
+                            *out = f32::from(byte.cast_signed());
+                        }
+                    }
+                }
+            }
+            WeightFormat::Q4_0 | WeightFormat::Q4_1 => {
+                for (i, word) in self.chunk(group, 0).iter().enumerate() {
+                    for (c, byte) in word.to_le_bytes().into_iter().enumerate() {
+                        out[4 * i + c] = f32::from(byte & 15);
+                        out[16 + 4 * i + c] = f32::from(byte >> 4);
+                    }
+                }
+            }
+        }
+    }
+
+    fn pairs(&self, group: u32, out: &mut [f32; GROUP], value: impl Fn(u16) -> f32) {
+        for (piece, out) in (0..).zip(out.chunks_exact_mut(8)) {
+            for (word, out) in self.chunk(group, piece).iter().zip(out.chunks_exact_mut(2)) {
+                out[0] = value(*word as u16);
+                out[1] = value((word >> 16) as u16);
+            }
+        }
+    }
+
+    /// Scale and offset of a group; zeros where there are none.
+    pub(super) fn scale(&self, group: u32) -> [f32; 2] {
+        let at = group_order(self.groups, 1, group, 0) as usize;
+        let half = |word: u32, high: usize| f16::from_bits((word >> (16 * high)) as u16).to_f32();
+        match self.format {
+            WeightFormat::F32 | WeightFormat::F16 | WeightFormat::BF16 => [0.0; 2],
+            WeightFormat::Q8_0 => [half(self.ws[at / 2], at % 2), 0.0],
+            WeightFormat::Q4_0 => {
+                let d = half(self.ws[at / 2], at % 2);
+                [d, -8.0 * d]
+            }
+            WeightFormat::Q4_1 => [half(self.ws[at], 0), half(self.ws[at], 1)],
+        }
+    }
+}

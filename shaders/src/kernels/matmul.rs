@@ -1,0 +1,334 @@
+//! `y = x Wᵀ` for every weight format: x f32 `[tokens][K]` in an [`ActLayout`], W as
+//! [`weight`](super::weight) says, y f32 `[tokens][rows]`.
+//!
+//! The chain of the exact class, the same for every element whatever the number of tokens and the
+//! body. With w the codes (`Q4_0`, `Q4_1`: 0..15; `Q8_0`: −128..127; otherwise the weights):
+//! - a group of 32: `p4 = 0`; for j in 0..8 `p4 = fma(w4[j], x4[j], p4)`, component c holding
+//!   k = 4 j + c; `p = (p4.x + p4.y) + (p4.z + p4.w)`. `xs`, its sum of inputs, likewise with `+`;
+//! - a span of four groups (the last may be short): `a = 0`; a group after a group
+//!   `a = fma(d, p, a)`, then with an offset `a = fma(m, xs, a)` (`Q4_0`: m = −8 d); formats without
+//!   scales `a = a + p`;
+//! - `t = 0`; a span after a span `t = t + a`. The result is t, times `rstd` of the token where
+//!   the input is x ∘ g of a norm.
+
+use super::act::ActLayout;
+use super::weight::{GROUP, SPAN_GROUPS, WeightFormat};
+use super::{bindings, bodies};
+use crate::caps::{Caps, DeviceKind};
+use crate::kernel::{Kernel, KernelKey, Params};
+use crate::params;
+use crate::program::{Cost, CountId, Dispatch, Extent, Slice};
+
+params! {
+    /// Parameters of `matmul`.
+    pub struct MatmulParams {
+        /// Rows of the bound weights.
+        pub rows: u32,
+        /// Groups of 32 a row, the padding counted.
+        pub groups: u32,
+        /// Tokens the input and output have room for; what lies behind is neither read nor written.
+        pub tokens: u32,
+        /// Stride of the input's layout.
+        pub act_stride: u32,
+        /// Elements between the outputs of two tokens.
+        pub y_stride: u32,
+        /// Where a token's first output lies: not 0 for a later window of rows.
+        pub y_offset: u32,
+        /// Not 0: multiply by `rstd`. Set by [`dispatch`].
+        pub norm: u32,
+    }
+}
+
+/// The kernel.
+pub const KERNEL: Kernel = Kernel {
+    name: "matmul",
+    bodies: bodies!["matmul_row", "matmul_gemv", "matmul_tile"],
+    bindings: bindings![act: Read, w: Read, ws: Read, rstd: Read, y: ReadWrite],
+    params: MatmulParams::FIELDS,
+    variants,
+};
+
+/// A body with its constants: what a lane, a workgroup and a token's neighbours share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Regime {
+    /// Processors, any number of tokens: a lane owns four rows.
+    Row {
+        /// Tokens a workgroup computes: 1 or 2.
+        tokens: u32,
+        /// How inputs reach the lanes.
+        input: RowInput,
+        /// Lanes a workgroup.
+        lanes: u32,
+    },
+    /// GPUs, up to 8 tokens: a lane owns a span of four rows.
+    Gemv {
+        /// Tokens a workgroup computes: 1, 2, 4 or 8.
+        tokens: u32,
+    },
+    /// GPUs, 9 to 64 tokens: tiles of 64 rows × 16 tokens.
+    Skinny,
+    /// GPUs, more tokens: tiles of 64 rows × 32 tokens.
+    Gemm,
+}
+
+/// How the inputs that all lanes share reach them in [`Regime::Row`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RowInput {
+    /// Each loads all.
+    Uniform,
+    /// Subgroups of 4: each loads a part and tells the others.
+    Subgroup4,
+    /// Subgroups of 8 or more.
+    Subgroup8,
+}
+
+impl RowInput {
+    fn module(self) -> &'static str {
+        match self {
+            Self::Uniform => "input_uniform",
+            Self::Subgroup4 => "input_subgroup4",
+            Self::Subgroup8 => "input_subgroup8",
+        }
+    }
+}
+
+impl Regime {
+    /// The regime for `tokens` tokens on a device.
+    pub fn choose(caps: &Caps, tokens: u32) -> Self {
+        match caps.kind {
+            DeviceKind::Cpu => {
+                let (input, lanes) = match caps.subgroups {
+                    Some((4, 4)) => (RowInput::Subgroup4, 8),
+                    // A workgroup must be one subgroup, so its size must be known.
+                    Some((min, max)) if min == max && (8..=64).contains(&min) => {
+                        (RowInput::Subgroup8, min)
+                    }
+                    _ => (RowInput::Uniform, 8),
+                };
+                // Two tokens share a row's unpacking; with uniform loads that costs more than it
+                // saves, and a second of compile time.
+                let pair = tokens > 1 && input != RowInput::Uniform;
+                Self::Row {
+                    tokens: 1 + u32::from(pair),
+                    input,
+                    lanes,
+                }
+            }
+            DeviceKind::Gpu => match tokens {
+                0..=8 => Self::Gemv {
+                    tokens: tokens.max(1).next_power_of_two(),
+                },
+                9..=64 => Self::Skinny,
+                _ => Self::Gemm,
+            },
+        }
+    }
+
+    /// Every regime a device can run; all give the same bits on it.
+    pub fn all(caps: &Caps) -> Vec<Self> {
+        let mut inputs = vec![(RowInput::Uniform, 8)];
+        if let Self::Row { input, lanes, .. } = Self::choose(
+            &Caps {
+                kind: DeviceKind::Cpu,
+                ..caps.clone()
+            },
+            1,
+        ) && input != RowInput::Uniform
+            // Lanes of a subgroup are known to be consecutive on processors only.
+            && caps.kind == DeviceKind::Cpu
+        {
+            inputs.push((input, lanes));
+        }
+        let rows = inputs.into_iter().flat_map(|(input, lanes)| {
+            [1, 2].map(|tokens| Self::Row {
+                tokens,
+                input,
+                lanes,
+            })
+        });
+        rows.chain([1, 2, 4, 8].map(|tokens| Self::Gemv { tokens }))
+            .chain([Self::Skinny, Self::Gemm])
+            .collect()
+    }
+
+    /// Tokens a workgroup computes.
+    pub fn tokens(self) -> u32 {
+        match self {
+            Self::Row { tokens, .. } | Self::Gemv { tokens } => tokens,
+            Self::Skinny => 16,
+            Self::Gemm => 32,
+        }
+    }
+
+    /// Rows a workgroup computes.
+    pub fn rows(self, groups: u32) -> u32 {
+        match self {
+            Self::Row { lanes, .. } => 4 * lanes,
+            Self::Gemv { .. } => {
+                let spans = groups.div_ceil(SPAN_GROUPS).clamp(1, 64);
+                4 * (64 / spans)
+            }
+            Self::Skinny | Self::Gemm => 64,
+        }
+    }
+
+    /// The variant for a weight format and an input layout.
+    pub fn key(self, format: WeightFormat, layout: ActLayout) -> KernelKey {
+        let key = match self {
+            Self::Row {
+                tokens,
+                input,
+                lanes,
+            } => KernelKey::plain("matmul", "matmul_row")
+                .constant("LANES", lanes)
+                .constant("TOKENS", tokens)
+                .module("input", input.module()),
+            Self::Gemv { tokens } => {
+                KernelKey::plain("matmul", "matmul_gemv").constant("TOKENS", tokens)
+            }
+            Self::Skinny | Self::Gemm => KernelKey::plain("matmul", "matmul_tile")
+                .constant("LANES_ROW", 16)
+                .constant("LANES_TOKEN", self.tokens() / 4),
+        };
+        key.module("act", layout.module())
+            .module("order", "order_span")
+            .module("quant", format.module())
+            .module("chain", "chain_f32")
+    }
+}
+
+/// Tokens a workgroup of this variant computes, and the dimension of the grid that counts them.
+pub(crate) fn token_tile(key: &KernelKey) -> (u32, usize) {
+    match key.body {
+        "matmul_row" => (key.get("TOKENS").unwrap_or(1), 0),
+        "matmul_gemv" => (key.get("TOKENS").unwrap_or(1), 1),
+        _ => (4 * key.get("LANES_TOKEN").unwrap_or(1), 1),
+    }
+}
+
+fn variants() -> Vec<KernelKey> {
+    let cpu = |subgroups| Caps {
+        subgroups,
+        ..Caps::reference()
+    };
+    let mut regimes = Vec::new();
+    for subgroups in [None, Some((4, 4)), Some((8, 8))] {
+        for regime in Regime::all(&cpu(subgroups)) {
+            if !regimes.contains(&regime) {
+                regimes.push(regime);
+            }
+        }
+    }
+    let mut keys = Vec::new();
+    for regime in regimes {
+        for &format in WeightFormat::ALL {
+            for &layout in ActLayout::ALL {
+                keys.push(regime.key(format, layout));
+            }
+        }
+    }
+    keys
+}
+
+/// Windows of `matmul`.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffers {
+    /// Input, `vec4<f32>` in the layout; rows padded with zeros to whole groups.
+    pub act: Slice,
+    /// Quants.
+    pub w: Slice,
+    /// Scales; `None` for the formats without.
+    pub ws: Option<Slice>,
+    /// f32 `[tokens]`, where the input is x ∘ g of a norm.
+    pub rstd: Option<Slice>,
+    /// Output, f32.
+    pub y: Slice,
+}
+
+/// A matmul of the step's `tokens` tokens, by the regime that suits the device and the room.
+pub fn dispatch(
+    caps: &Caps,
+    format: WeightFormat,
+    layout: ActLayout,
+    params: MatmulParams,
+    tokens: CountId,
+    buffers: Buffers,
+) -> Dispatch {
+    let regime = Regime::choose(caps, params.tokens);
+    dispatch_regime(regime, format, layout, params, tokens, buffers)
+}
+
+/// A matmul by a given regime.
+pub fn dispatch_regime(
+    regime: Regime,
+    format: WeightFormat,
+    layout: ActLayout,
+    params: MatmulParams,
+    tokens: CountId,
+    buffers: Buffers,
+) -> Dispatch {
+    let params = MatmulParams {
+        norm: u32::from(buffers.rstd.is_some()),
+        ..params
+    };
+    let rows = regime.rows(params.groups);
+    let token_extent = Extent::Count {
+        count: tokens,
+        tile: regime.tokens(),
+    };
+    let row_extent = Extent::Fixed(params.rows.div_ceil(rows));
+    let (x, y) = match regime {
+        // Tokens vary fastest: a processor's core keeps its rows.
+        Regime::Row { .. } => (token_extent, row_extent),
+        _ => (row_extent, token_extent),
+    };
+    let k = f64::from(GROUP * params.groups);
+    Dispatch {
+        key: regime.key(format, layout),
+        // What a variant does not read is bound to something that it does.
+        bindings: vec![
+            buffers.act,
+            buffers.w,
+            buffers.ws.unwrap_or(buffers.w),
+            buffers.rstd.unwrap_or(buffers.act),
+            buffers.y,
+        ],
+        params: bytemuck::bytes_of(&params).to_vec(),
+        grid: [x, y, Extent::Fixed(1)],
+        cost: Cost {
+            bytes: f64::from(rows) * format.row_bytes(params.groups) as f64
+                + 4.0 * f64::from(regime.tokens()) * (k + f64::from(rows)),
+            flops: 2.0 * f64::from(rows) * f64::from(regime.tokens()) * k,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_regime_by_device_and_tokens() {
+        let gpu = Caps::portable_gpu();
+        let tokens = [1, 2, 3, 8, 9, 64, 65].map(|n| Regime::choose(&gpu, n).tokens());
+        assert_eq!(tokens, [1, 2, 4, 8, 16, 16, 32]);
+        let mut cpu = Caps::reference();
+        assert_eq!(Regime::choose(&cpu, 34).tokens(), 1);
+        cpu.subgroups = Some((8, 8));
+        assert_eq!(Regime::choose(&cpu, 34).tokens(), 2);
+        cpu.subgroups = Some((4, 16));
+        assert!(matches!(
+            Regime::choose(&cpu, 34),
+            Regime::Row {
+                input: RowInput::Uniform,
+                ..
+            }
+        ));
+    }
+
+    #[test]
+    fn short_rows_share_a_workgroup() {
+        let rows = [1, 18, 48, 256, 1000].map(|g| Regime::Gemv { tokens: 1 }.rows(g));
+        assert_eq!(rows, [256, 48, 20, 4, 4]);
+    }
+}

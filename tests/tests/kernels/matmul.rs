@@ -1,0 +1,279 @@
+//! `matmul`: every regime, body and format on the device under test against double precision and
+//! against the reference, and bit for bit against each other whatever the number of tokens.
+
+use std::time::Instant;
+use twoclock_shaders::caps::{Caps, DeviceKind};
+use twoclock_shaders::cpu::CpuExecutor;
+use twoclock_shaders::executor::Executor as _;
+use twoclock_shaders::kernels::act::ActLayout;
+use twoclock_shaders::kernels::matmul::{Buffers, MatmulParams, Regime, dispatch_regime};
+use twoclock_shaders::kernels::weight::WeightFormat;
+use twoclock_shaders::program::{CountId, Program, Slice, StepArgs};
+use twoclock_tests::{Case, Noise, Weights, gpu};
+
+/// Outputs lie at an offset in wider rows, as a window of a vocabulary does.
+const OFFSET: usize = 3;
+const SLACK: usize = 5;
+
+/// What the kernel must not touch.
+const UNTOUCHED: f32 = 12345.0;
+
+struct Problem {
+    weights: Weights,
+    x: Vec<f32>,
+    rstd: Option<Vec<f32>>,
+}
+
+impl Problem {
+    fn new(seed: u64, format: WeightFormat, rows: usize, k: usize, tokens: usize) -> Self {
+        let mut noise = Noise::new(seed);
+        let weights = Weights::random(&mut noise, format, rows, k);
+        let x = noise.f32s(tokens * k);
+        // Every other shape behaves as the matmul after a norm.
+        let rstd = (rows % 2 == 1).then(|| (0..tokens).map(|_| 1.5 + noise.f32()).collect());
+        Self { weights, x, rstd }
+    }
+
+    /// The case for the first `tokens` tokens.
+    fn case(&self, regime: Regime, tokens: usize) -> Case<'_> {
+        let weights = &self.weights;
+        let (rows, k) = (weights.rows, weights.k());
+        let y = vec![UNTOUCHED; tokens * (rows + SLACK)];
+        let mut inputs = vec![
+            self.x[..tokens * k].into(),
+            weights.w.as_slice().into(),
+            y.into(),
+        ];
+        let mut more = |present: bool, input: twoclock_tests::Input| {
+            present.then(|| {
+                inputs.push(input);
+                inputs.len() - 1
+            })
+        };
+        let ws = more(!weights.ws.is_empty(), weights.ws.as_slice().into());
+        let rstd = more(
+            self.rstd.is_some(),
+            self.rstd.as_deref().unwrap_or(&[])
+                [..tokens.min(self.rstd.as_ref().map_or(0, Vec::len))]
+                .into(),
+        );
+        Case {
+            inputs,
+            dispatches: Box::new(move |b: &[Slice]| {
+                let layout = ActLayout::Rows;
+                let params = MatmulParams {
+                    rows: rows as u32,
+                    groups: weights.groups as u32,
+                    tokens: tokens as u32,
+                    act_stride: layout.stride(k as u32, tokens as u32),
+                    y_stride: (rows + SLACK) as u32,
+                    y_offset: OFFSET as u32,
+                    norm: 0,
+                };
+                let buffers = Buffers {
+                    act: b[0],
+                    w: b[1],
+                    ws: ws.map(|i| b[i]),
+                    rstd: rstd.map(|i| b[i]),
+                    y: b[2],
+                };
+                vec![dispatch_regime(
+                    regime,
+                    weights.format,
+                    layout,
+                    params,
+                    CountId(0),
+                    buffers,
+                )]
+            }),
+            counts: vec![tokens as u32],
+        }
+    }
+
+    /// Expected output and Σ|w x| in double precision.
+    fn exact(&self, token: usize, row: usize) -> (f64, f64) {
+        let k = self.weights.k();
+        let products = self.weights.values[row * k..][..k]
+            .iter()
+            .zip(&self.x[token * k..][..k])
+            .map(|(&w, &x)| w * f64::from(x));
+        let (sum, size) = products.fold((0.0, 0.0), |(s, a), p| (s + p, a + p.abs()));
+        let rstd = self.rstd.as_ref().map_or(1.0, |r| f64::from(r[token]));
+        (sum * rstd, size * rstd)
+    }
+
+    fn assert_close(&self, what: &str, y: &[f32], tokens: usize) {
+        let stride = self.weights.rows + SLACK;
+        assert_eq!(y.len(), tokens * stride, "{what}");
+        for (token, y) in y.chunks_exact(stride).enumerate() {
+            for (i, &v) in y.iter().enumerate() {
+                match i.checked_sub(OFFSET).filter(|&row| row < self.weights.rows) {
+                    Some(row) => {
+                        let (expected, size) = self.exact(token, row);
+                        assert!(
+                            (f64::from(v) - expected).abs() <= 1e-5 * size,
+                            "{what}: token {token} row {row}: got {v}, expected {expected}"
+                        );
+                    }
+                    None => assert_eq!(v, UNTOUCHED, "{what}: token {token} wrote outside, at {i}"),
+                }
+            }
+        }
+    }
+}
+
+const SHAPES: [(usize, usize); 7] = [
+    (7, 32),
+    (1, 64),
+    (64, 96),
+    (192, 320),
+    (513, 576),
+    (64, 1536),
+    // More than 64 spans: a GEMV needs a second pass.
+    (9, 8352),
+];
+
+const TOKENS: [usize; 10] = [1, 2, 3, 7, 8, 9, 34, 64, 65, 130];
+
+fn check(format: WeightFormat) {
+    let caps = gpu().caps().clone();
+    let regimes = Regime::all(&caps);
+    for (rows, k) in SHAPES {
+        let problem = Problem::new((rows * k) as u64, format, rows, k, 130);
+        let what = |regime: Regime, n: usize| format!("{format:?} {rows} × {k} × {n}, {regime:?}");
+
+        let regime = Regime::choose(&Caps::reference(), 130);
+        let reference = problem
+            .case(regime, 130)
+            .run(&mut CpuExecutor::default(), 2);
+        problem.assert_close("reference", &reference, 130);
+        let few = problem.case(regime, 7).run(&mut CpuExecutor::default(), 2);
+        assert!(
+            few == reference[..few.len()],
+            "the reference depends on the number of tokens"
+        );
+
+        let all = problem.case(regimes[0], 130).run(&mut *gpu(), 2);
+        problem.assert_close(&what(regimes[0], 130), &all, 130);
+
+        // The same bits for every number of tokens, regime and body.
+        for n in TOKENS {
+            let expected = &all[..n * (rows + SLACK)];
+            for &regime in &regimes {
+                let chosen = [DeviceKind::Cpu, DeviceKind::Gpu].iter().any(|&kind| {
+                    let caps = Caps {
+                        kind,
+                        ..caps.clone()
+                    };
+                    regime == Regime::choose(&caps, n as u32)
+                });
+                if chosen || n == 130 {
+                    let y = problem.case(regime, n).run(&mut *gpu(), 2);
+                    let first = y
+                        .iter()
+                        .zip(expected)
+                        .position(|(a, b)| a.to_bits() != b.to_bits());
+                    assert_eq!(first, None, "{}: first different element", what(regime, n));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn f32_all_regimes_same_bits() {
+    check(WeightFormat::F32);
+}
+
+#[test]
+fn f16_all_regimes_same_bits() {
+    check(WeightFormat::F16);
+}
+
+#[test]
+fn bf16_all_regimes_same_bits() {
+    check(WeightFormat::BF16);
+}
+
+#[test]
+fn q8_0_all_regimes_same_bits() {
+    check(WeightFormat::Q8_0);
+}
+
+#[test]
+fn q4_0_all_regimes_same_bits() {
+    check(WeightFormat::Q4_0);
+}
+
+#[test]
+fn q4_1_all_regimes_same_bits() {
+    check(WeightFormat::Q4_1);
+}
+
+/// Figures, not a check: GB/s of weights, GFLOP/s, and the first launch (compilation included; run
+/// with `MESA_SHADER_CACHE_DISABLE=true` and without the engine's own cache to see it cold).
+#[test]
+#[ignore = "prints figures; run by name with --nocapture in a release build"]
+fn perf() {
+    let caps = gpu().caps().clone();
+    let formats = [
+        (
+            WeightFormat::Q4_1,
+            vec![(576, 576), (192, 576), (1536, 576), (576, 1536)],
+        ),
+        (WeightFormat::Q8_0, vec![(49152, 576), (576, 576)]),
+        (WeightFormat::Q4_0, vec![(576, 576)]),
+        (WeightFormat::F16, vec![(576, 576)]),
+        (WeightFormat::BF16, vec![(576, 576)]),
+        (WeightFormat::F32, vec![(576, 576)]),
+    ];
+    println!("format rows × k × tokens: first launch | median | GB/s of weights | GFLOP/s");
+    for (format, shapes) in formats {
+        for (rows, k) in shapes {
+            for tokens in [1, 2, 4, 8, 34, 512] {
+                if rows * tokens > 1 << 20 {
+                    continue;
+                }
+                let problem = Problem::new(1, format, rows, k, tokens);
+                let regime = Regime::choose(&caps, tokens as u32);
+                let case = problem.case(regime, tokens);
+                let gpu = &mut *gpu();
+                let flops = 2.0 * (rows * k * tokens) as f64;
+                let repeat = (2e8 / flops).clamp(1.0, 50.0) as usize;
+                let slices: Vec<Slice> = case.upload(gpu);
+                let program = |n| {
+                    let once = case.commands(&slices);
+                    Program::new("perf", (0..n).flat_map(|_| once.clone()).collect())
+                };
+                let args = StepArgs {
+                    upload: None,
+                    counts: case.counts.clone(),
+                };
+                let mut seconds = |program: &Program| {
+                    let start = Instant::now();
+                    gpu.launch(program, &args).expect("launches");
+                    let y = slices[2].buffer;
+                    pollster::block_on(gpu.read(y, 0..4)).expect("reads");
+                    start.elapsed().as_secs_f64()
+                };
+                let first = seconds(&program(1));
+                let many = program(repeat);
+                let mut times: Vec<f64> = (0..9).map(|_| seconds(&many) / repeat as f64).collect();
+                times.sort_by(f64::total_cmp);
+                let median = times[4];
+                let bytes = rows as f64 * format.row_bytes(k as u32 / 32) as f64;
+                println!(
+                    "{format:?} {rows} × {k} × {tokens} {}: {:.0} ms | {:.3} ms | {:.2} | {:.1}",
+                    regime.key(format, ActLayout::Rows).body,
+                    first * 1e3,
+                    median * 1e3,
+                    bytes / median / 1e9,
+                    flops / median / 1e9,
+                );
+                for slice in slices {
+                    gpu.destroy_buffer(slice.buffer);
+                }
+            }
+        }
+    }
+}
