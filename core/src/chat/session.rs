@@ -1,5 +1,5 @@
 //! A conversation as a tree: editing a message or asking for another answer starts a branch, and
-//! nothing is lost. Plain data; knows neither models nor templates.
+//! nothing is lost. Plain data; knows no model, and of templates only that they render messages.
 //!
 //! ```text
 //!  system ── user ─┬─ assistant ── user' ── assistant
@@ -7,6 +7,7 @@
 //! ```
 
 use super::message::{Message, Role};
+use crate::text::{ChatTemplate, TextError};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -144,6 +145,14 @@ impl ChatSession {
         ids.map(|id| &self.nodes[id.0].message).collect()
     }
 
+    /// The prompt that asks for the next answer on the active path.
+    ///
+    /// # Errors
+    /// The template's, such as for two messages of the person in a row.
+    pub fn render(&self, template: &ChatTemplate) -> Result<String, TextError> {
+        template.render(&self.active_messages(), true, &serde_json::Map::new())
+    }
+
     fn add(&mut self, message: Message, parent: Option<MessageId>) -> MessageId {
         let id = MessageId(self.nodes.len());
         self.nodes.push(Node { message, parent });
@@ -240,6 +249,19 @@ mod tests {
         assert_eq!(s.siblings(ho), [hi, ho]);
         s.select(hi).unwrap();
         assert_eq!(path(&s), ["Hi", "Hello"]);
+    }
+
+    #[test]
+    fn the_template_sees_the_active_path_alone() {
+        let source = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}\
+                      {% if add_generation_prompt %}<assistant>{% endif %}";
+        let template = ChatTemplate::new(source, None, None, None).unwrap();
+        let mut s = ChatSession::with_system("be brief");
+        let hi = s.push(Message::user("Hi"));
+        s.push(Message::assistant("Hello"));
+        s.edit(hi, "Ho").unwrap();
+        let prompt = s.render(&template).unwrap();
+        assert_eq!(prompt, "<system>be brief<user>Ho<assistant>");
     }
 
     #[test]

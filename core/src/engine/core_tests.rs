@@ -80,7 +80,7 @@ impl Clock for Rc<ManualClock> {
     }
 }
 
-fn model() -> ModelConfig {
+pub(super) fn model() -> ModelConfig {
     ModelConfig {
         architecture: Architecture::Llama,
         vocab_size: VOCAB,

@@ -5,11 +5,17 @@
 
 pub mod completion;
 pub mod core;
+pub mod llm;
 pub mod metrics;
+pub mod output_processor;
 
 #[cfg(test)]
 mod core_tests;
+#[cfg(test)]
+mod llm_tests;
 
 pub use self::core::{EngineCore, EngineOutput};
 pub use completion::Completion;
+pub use llm::{LlmEngine, Prompt, TextCompletion};
 pub use metrics::RequestMetrics;
+pub use output_processor::{OutputProcessor, RequestOutput};

@@ -1,0 +1,143 @@
+//! The engine with its tokenizer: prompts in, text out, on the caller's thread. Knows no chat and
+//! no protocol.
+
+use super::completion::Completion;
+use super::core::EngineCore;
+use super::output_processor::{OutputProcessor, RequestOutput};
+use crate::clock::Clock;
+use crate::error::Result;
+use crate::runner::ExecuteModel;
+use crate::text::{Detokenizer, TextError, Tokenizer};
+use crate::types::{RequestId, SamplingParams, TokenId};
+
+/// What a request continues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prompt {
+    /// Text as it is. The tokens a model expects around a text (such as the beginning of sequence)
+    /// are added, and the texts of special tokens are read as those tokens.
+    Text(String),
+    /// Text out of a chat template, which has put all special tokens into it.
+    Templated(String),
+    /// Ids as they are.
+    TokenIds(Vec<TokenId>),
+}
+
+impl Prompt {
+    /// Its ids.
+    ///
+    /// # Errors
+    /// The tokenizer's.
+    pub fn into_token_ids(self, tokenizer: &Tokenizer) -> Result<Vec<TokenId>, TextError> {
+        match self {
+            Self::Text(text) => tokenizer.encode(&text, true, true),
+            Self::Templated(text) => tokenizer.encode(&text, false, true),
+            Self::TokenIds(ids) => Ok(ids),
+        }
+    }
+}
+
+/// An answer and its text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextCompletion {
+    /// The tokens.
+    pub completion: Completion,
+    /// Their text, special tokens left out.
+    pub text: String,
+}
+
+/// An engine that speaks text.
+pub struct LlmEngine<R, C> {
+    core: EngineCore<R, C>,
+    tokenizer: Tokenizer,
+    processor: OutputProcessor,
+}
+
+impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
+    /// Gives an engine a tokenizer, which must be its model's.
+    pub fn new(core: EngineCore<R, C>, tokenizer: Tokenizer) -> Self {
+        Self {
+            core,
+            tokenizer,
+            processor: OutputProcessor::new(),
+        }
+    }
+
+    /// The engine below.
+    pub fn core(&self) -> &EngineCore<R, C> {
+        &self.core
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Queues a request.
+    ///
+    /// # Errors
+    /// The tokenizer's, and those of [`EngineCore::add_request`].
+    pub fn add_request(&mut self, prompt: Prompt, params: SamplingParams) -> Result<RequestId> {
+        let ids = prompt.into_token_ids(&self.tokenizer)?;
+        Ok(self.core.add_request(ids, params)?)
+    }
+
+    /// Ends a request at once; `None` if it is over already or never was.
+    pub fn abort(&mut self, id: RequestId) -> Option<RequestOutput> {
+        let output = self.core.abort(id)?;
+        Some(self.processor.process(&self.tokenizer, output))
+    }
+
+    /// Whether a step has anything to compute or to say.
+    pub fn has_unfinished_requests(&self) -> bool {
+        self.core.has_unfinished_requests()
+    }
+
+    /// Computes one step and says what it brought, as [`EngineCore::step`].
+    ///
+    /// # Errors
+    /// The device's; the next call computes the same step again.
+    pub async fn step(&mut self) -> Result<Vec<RequestOutput>> {
+        let outputs = self.core.step().await?.into_iter();
+        let text = |output| self.processor.process(&self.tokenizer, output);
+        Ok(outputs.map(text).collect())
+    }
+
+    /// Steps until all these prompts are answered, in their order, as [`EngineCore::generate`].
+    ///
+    /// # Errors
+    /// The device's, as a whole; a prompt's own in its place.
+    pub async fn generate(
+        &mut self,
+        prompts: Vec<(Prompt, SamplingParams)>,
+    ) -> Result<Vec<Result<TextCompletion>>> {
+        let mut requests = Vec::new();
+        let mut refused = Vec::new();
+        for (prompt, params) in prompts {
+            match prompt.into_token_ids(&self.tokenizer) {
+                Ok(ids) => {
+                    requests.push((ids, params));
+                    refused.push(None);
+                }
+                Err(error) => refused.push(Some(error)),
+            }
+        }
+        let mut answers = self.core.generate(requests).await?.into_iter();
+        let answer = |refused: Option<TextError>| match refused {
+            Some(error) => Err(error.into()),
+            None => {
+                let completion = answers.next().expect("one answer a request")?;
+                let text = self.text_of(&completion);
+                Ok(TextCompletion { completion, text })
+            }
+        };
+        Ok(refused.into_iter().map(answer).collect())
+    }
+
+    fn text_of(&self, completion: &Completion) -> String {
+        let mut stream = Detokenizer::continuing(true);
+        let ids = completion.token_ids.iter();
+        let mut text: String = ids.map(|&id| stream.push(&self.tokenizer, id)).collect();
+        text.push_str(&stream.finish());
+        text
+    }
+}

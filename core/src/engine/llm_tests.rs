@@ -1,0 +1,149 @@
+//! Text through the engine, with one token a byte so that characters come in pieces. Knows no
+//! device: the model recites.
+
+use super::core::EngineCore;
+use super::core_tests::model;
+use super::llm::{LlmEngine, Prompt};
+use crate::clock::ManualClock;
+use crate::config::ModelConfig;
+use crate::error::{Error, Result};
+use crate::runner::ExecuteModel;
+use crate::sched::{
+    ModelRunnerOutput, RequestError, SchedulerConfig, SchedulerOutput, SequenceOutput,
+};
+use crate::text::Tokenizer;
+use crate::types::{FinishReason, SamplingParams, TokenId};
+use pollster::block_on;
+use std::collections::BTreeMap;
+
+const EOS: TokenId = 256;
+const BOS: TokenId = 257;
+const ANSWER: &str = " Zwölf Uhr: 🕛, 十二時";
+
+/// Says `ANSWER` from wherever the prompt ended, then `EOS`.
+struct Reciter {
+    num_prompt_tokens: BTreeMap<crate::types::RequestId, usize>,
+}
+
+impl ExecuteModel for Reciter {
+    async fn execute_model(&mut self, step: &SchedulerOutput) -> Result<ModelRunnerOutput> {
+        let recite = |share: &crate::sched::ScheduledSequence| {
+            let end = share.end_position();
+            let start = *self
+                .num_prompt_tokens
+                .entry(share.request_id)
+                .or_insert(end);
+            let byte = ANSWER.as_bytes().get(end - start);
+            SequenceOutput {
+                request_id: share.request_id,
+                token_id: Some(byte.map_or(EOS, |b| TokenId::from(*b))),
+                logprobs: None,
+                prompt_logprobs: Vec::new(),
+                error: None,
+            }
+        };
+        Ok(ModelRunnerOutput {
+            sequences: step.scheduled.iter().map(recite).collect(),
+        })
+    }
+}
+
+/// A byte-level tokenizer without merges: id = byte. Byte-level vocabularies write a byte as a
+/// printable character (GPT-2's `bytes_to_unicode`).
+fn tokenizer() -> Tokenizer {
+    let printable = |b: u32| matches!(b, 33..=126 | 161..=172 | 174..=255);
+    let mut next = 256;
+    let vocab = (0..256u32).map(|byte| {
+        let code = if printable(byte) {
+            byte
+        } else {
+            next += 1;
+            next - 1
+        };
+        (char::from_u32(code).unwrap().to_string(), byte)
+    });
+    let special = |id: TokenId, content: &str| {
+        serde_json::json!({ "id": id, "content": content, "special": true, "single_word": false,
+            "lstrip": false, "rstrip": false, "normalized": false })
+    };
+    let byte_level = serde_json::json!({ "type": "ByteLevel", "add_prefix_space": false,
+        "trim_offsets": true, "use_regex": true });
+    let json = serde_json::json!({
+        "version": "1.0",
+        "added_tokens": [special(EOS, "<end>"), special(BOS, "<begin>")],
+        "pre_tokenizer": byte_level,
+        "decoder": byte_level,
+        "model": { "type": "BPE", "vocab": vocab.collect::<BTreeMap<_, _>>(), "merges": [] },
+    });
+    Tokenizer::from_json(json.to_string().as_bytes(), Some("<begin>"), Some("<end>")).unwrap()
+}
+
+fn engine() -> LlmEngine<Reciter, ManualClock> {
+    let model = ModelConfig {
+        vocab_size: 258,
+        eos_token_ids: vec![EOS],
+        ..model()
+    };
+    let config = SchedulerConfig {
+        max_model_len: 200,
+        ..SchedulerConfig::default()
+    };
+    let runner = Reciter {
+        num_prompt_tokens: BTreeMap::new(),
+    };
+    let core = EngineCore::new(runner, ManualClock::default(), &model, config).unwrap();
+    LlmEngine::new(core, tokenizer())
+}
+
+#[test]
+fn text_comes_in_whole_characters() {
+    let mut engine = engine();
+    let prompt = Prompt::Text("Wie spät?".into());
+    engine
+        .add_request(prompt, SamplingParams::default())
+        .unwrap();
+    let (mut parts, mut reason) = (Vec::new(), None);
+    while engine.has_unfinished_requests() {
+        for output in block_on(engine.step()).unwrap() {
+            parts.push(output.text);
+            reason = output.output.finished;
+        }
+    }
+    assert_eq!(parts.concat(), ANSWER);
+    assert_eq!(reason, Some(Ok(FinishReason::Stop)));
+    assert!(parts.contains(&"🕛".to_owned()), "{parts:?}");
+}
+
+#[test]
+fn an_unfinished_character_is_marked_at_the_end() {
+    let mut engine = engine();
+    let cut = ANSWER.find('🕛').unwrap() + 2;
+    let params = SamplingParams {
+        max_tokens: cut,
+        ..SamplingParams::default()
+    };
+    let answers = block_on(engine.generate(vec![(Prompt::TokenIds(vec![65]), params)])).unwrap();
+    let answer = answers[0].as_ref().unwrap();
+    assert_eq!(answer.text, " Zwölf Uhr: \u{fffd}");
+    assert_eq!(answer.completion.token_ids.len(), cut);
+    assert_eq!(answer.completion.finish_reason, Some(FinishReason::Length));
+}
+
+#[test]
+fn answers_keep_their_places_beside_refused_prompts() {
+    let mut engine = engine();
+    let prompts = ["A", "", "<begin>B"].map(|text| {
+        let prompt = Prompt::Templated(text.into());
+        (prompt, SamplingParams::default())
+    });
+    let answers = block_on(engine.generate(prompts.to_vec())).unwrap();
+    let first = answers[0].as_ref().unwrap();
+    assert_eq!(first.text, ANSWER);
+    assert_eq!(first.completion.prompt_token_ids, [65]);
+    assert!(matches!(
+        answers[1],
+        Err(Error::Request(RequestError::EmptyPrompt))
+    ));
+    let third = answers[2].as_ref().unwrap();
+    assert_eq!(third.completion.prompt_token_ids, [BOS, 66]);
+}
