@@ -27,23 +27,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let seq = step_seq(item.x);
   let keys = seq.context - seq.queries + item.y + 1u;
   let first = group.z * PART_KEYS;
-  if (first >= keys) { return; }
   let kv_head = group.y / SLICES;
   let in_group = (group.y % SLICES) * ROWS + lane;
-  if (in_group >= GROUP) { return; }
-  let head = kv_head * GROUP + in_group;
-
-  var q: array<vec4<f32>, D4>;
+  let head = kv_head * GROUP + min(in_group, GROUP - 1u);
   let q_row = (seq.first_token + item.y) * p.stride4 + p.q_at4 + head * D4;
-  for (var i = 0u; i < D4; i++) { q[i] = qkv[q_row + i] * p.scale; }
 
-  let seen = min(keys - first, PART_KEYS);
-  let part = Part(seq.table, kv_head, first, seen, seen);
-  let state = part_weights(&q, part, seen);
+  // Nothing past the context: the record of such a part is never read.
+  part_state(q_row, seq.table, kv_head, first, keys, keys);
   let out = ((group.x * p.kv_heads * GROUP + head) * p.max_parts + group.z) * (D4 + 1u);
-  for (var at = 0u; at < D4; at += CHUNK) {
-    let o = part_values(part, seen, at);
-    for (var c = 0u; c < CHUNK; c++) { parts[out + at + c] = o[c]; }
-  }
-  parts[out + D4] = vec4(state, 0.0, 0.0);
+  if (in_group >= GROUP) { return; }
+  for (var i = 0u; i < row_len(); i++) { parts[out + i] = part_o[in_row(i)]; }
+  parts[out + D4] = vec4(part_m, part_l, 0.0, 0.0);
 }

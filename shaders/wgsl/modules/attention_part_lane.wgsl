@@ -1,53 +1,64 @@
-// One part of 256 keys for one query row a lane. All lanes of a workgroup read the same keys at
-// the same time, so cache addresses are uniform; nothing crosses lanes.
+// Parts of 256 keys for one query row a lane. All lanes of a workgroup read the same keys at the
+// same time, so cache addresses are uniform; nothing crosses lanes.
 //
-// Weights are kept for the whole part, so that the values are summed a few dims at a time in
-// registers. A kernel that uses this module has `vcache` and CHUNK, the vec4s of a value row that
-// are summed together.
+// Scores are kept for a span of a part and grow by a piece of 16 dims at a time; values are summed
+// CHUNK vec4s at a time. So whatever the head size, a few registers do. Arrays are short, as
+// drivers unroll what zeroes them. Borders are clamped, not branched on: a software driver loads
+// once for all lanes only where it knows that they are all there.
+//
+// A kernel that uses this module has `qkv`, `kcache`, `vcache` and `p.scale`.
+const SPAN_KEYS = 2u * BLOCK_KEYS;
+const WHOLE_PIECES = D4 % 4u == 0u;
 
-var<private> weights: array<f32, PART_KEYS>;
-var<private> merges: array<vec2<f32>, PART_KEYS / BLOCK_KEYS>;
+var<private> weights: array<f32, SPAN_KEYS>;
+var<private> merges: array<vec2<f32>, SPAN_KEYS / BLOCK_KEYS>;
+// The part's state for this lane.
+var<private> part_m: f32;
+var<private> part_l: f32;
+var<private> part_o: array<vec4<f32>, D4>;
 
-// Where a part lies: uniform.
-struct Part {
+// Index of an array of D4. Clamped, as drivers unroll a loop whose counter indexes an array.
+fn in_row(i: u32) -> u32 { return min(i, D4 - 1u); }
+
+// Where keys lie: uniform.
+struct Span {
   table: u32,
   kv_head: u32,
   // Position of its first key.
   first: u32,
   // Keys that some lane sees.
   keys: u32,
-  // Keys that every lane sees.
-  every: u32,
 }
 
-fn score(q: ptr<function, array<vec4<f32>, D4>>, row: u32) -> f32 {
-  var s = 0.0;
-  var piece = vec4<f32>();
-  for (var i = 0u; i < D4; i++) {
-    piece = fma((*q)[i], kcache[row + i], piece);
-    if ((i & 3u) == 3u || i + 1u == D4) {
-      s += join(piece);
-      piece = vec4<f32>();
+// Scores of a span; `q_row` is the first vec4 of this lane's query.
+fn span_scores(q_row: u32, span: Span) {
+  for (var at = 0u; at < row_len(); at += 4u) {
+    var q: array<vec4<f32>, 4>;
+    for (var c = 0u; c < 4u; c++) {
+      if (WHOLE_PIECES || at + c < D4) { q[c] = qkv[q_row + at + c] * p.scale; }
     }
-  }
-  return s;
-}
-
-// Weights and merge factors of the part for this lane, which sees its first `seen` keys: (m, l).
-fn part_weights(q: ptr<function, array<vec4<f32>, D4>>, part: Part, seen: u32) -> vec2<f32> {
-  var m = NO_MAX;
-  var l = 0.0;
-  for (var block = 0u; block < part.keys; block += BLOCK_KEYS) {
-    let end = min(block + BLOCK_KEYS, part.keys);
-    var m_block = NO_MAX;
-    for (var run = block; run < end; run += RUN_KEYS) {
-      var row = kv_row(part.table, part.first + run, part.kv_head);
-      for (var key = run; key < min(run + RUN_KEYS, end); key++) {
-        let s = score(q, row);
-        weights[key] = s;
-        m_block = select(m_block, max(m_block, s), key < seen);
+    for (var run = 0u; run < span.keys; run += RUN_KEYS) {
+      var row = kv_row(span.table, span.first + run, span.kv_head) + at;
+      for (var key = run; key < min(run + RUN_KEYS, span.keys); key++) {
+        var piece = vec4<f32>();
+        for (var c = 0u; c < 4u; c++) {
+          if (WHOLE_PIECES || at + c < D4) { piece = fma(q[c], kcache[row + c], piece); }
+        }
+        weights[key] = select(weights[key], 0.0, at == 0u) + join(piece);
         row += D4;
       }
+    }
+  }
+}
+
+// Turns scores into weights and merge factors for this lane, which sees the first `seen` keys of
+// the span.
+fn span_weights(span: Span, seen: u32) {
+  for (var block = 0u; block < span.keys; block += BLOCK_KEYS) {
+    let end = min(block + BLOCK_KEYS, span.keys);
+    var m_block = NO_MAX;
+    for (var key = block; key < end; key++) {
+      m_block = select(m_block, max(m_block, weights[key]), key < seen);
     }
     var l_block = 0.0;
     for (var key = block; key < end; key++) {
@@ -55,36 +66,27 @@ fn part_weights(q: ptr<function, array<vec4<f32>, D4>>, part: Part, seen: u32) -
       weights[key] = w;
       l_block = select(l_block, l_block + w, key < seen);
     }
-    let merge = merge_states(m, m_block);
+    let merge = merge_states(part_m, m_block);
     let factors = vec2(merge.e_old, merge.e_new);
     merges[block / BLOCK_KEYS] = factors;
-    if (block < seen) {
-      l = merge_sum(factors, l, l_block);
-      m = merge.m;
-    }
+    part_l = select(part_l, merge_sum(factors, part_l, l_block), block < seen);
+    part_m = select(part_m, merge.m, block < seen);
   }
-  return vec2(m, l);
 }
 
-// The part's values from vec4 `at` of a row on, by the weights of `part_weights`.
-fn part_values(part: Part, seen: u32, at: u32) -> array<vec4<f32>, CHUNK> {
+// Values from vec4 `at` of a row on.
+fn span_values(span: Span, seen: u32, at: u32) {
   var o: array<vec4<f32>, CHUNK>;
-  for (var block = 0u; block < part.keys; block += BLOCK_KEYS) {
-    let end = min(block + BLOCK_KEYS, part.keys);
+  for (var c = 0u; c < CHUNK; c++) { o[c] = part_o[at + c]; }
+  for (var block = 0u; block < span.keys; block += BLOCK_KEYS) {
+    let end = min(block + BLOCK_KEYS, span.keys);
     var o_block: array<vec4<f32>, CHUNK>;
     for (var run = block; run < end; run += RUN_KEYS) {
-      let run_end = min(run + RUN_KEYS, end);
-      var row = kv_row(part.table, part.first + run, part.kv_head) + at;
-      var key = run;
-      for (; key < min(run_end, part.every); key++) {
-        let w = vec4(weights[key]);
-        for (var c = 0u; c < CHUNK; c++) { o_block[c] = fma(w, vcache[row + c], o_block[c]); }
-        row += D4;
-      }
-      // Some lanes do not see the rest, and what they do not see may not be finite.
-      for (; key < run_end; key++) {
+      var row = kv_row(span.table, span.first + run, span.kv_head) + at;
+      for (var key = run; key < min(run + RUN_KEYS, end); key++) {
         let w = vec4(weights[key]);
         for (var c = 0u; c < CHUNK; c++) {
+          // What a lane does not see may not be finite.
           o_block[c] = select(o_block[c], fma(w, vcache[row + c], o_block[c]), key < seen);
         }
         row += D4;
@@ -95,5 +97,20 @@ fn part_values(part: Part, seen: u32, at: u32) -> array<vec4<f32>, CHUNK> {
       o[c] = select(o[c], merge_values(merge, o[c], o_block[c]), block < seen);
     }
   }
-  return o;
+  for (var c = 0u; c < CHUNK; c++) { part_o[at + c] = o[c]; }
+}
+
+// The part from position `first` on, of a context of `keys` keys of which this lane sees
+// `visible`; `q_row` as in `span_scores`.
+fn part_state(q_row: u32, table: u32, kv_head: u32, first: u32, keys: u32, visible: u32) {
+  part_m = NO_MAX;
+  part_l = 0.0;
+  for (var i = 0u; i < row_len(); i++) { part_o[in_row(i)] = vec4<f32>(); }
+  for (var at = first; at < min(first + PART_KEYS, keys); at += SPAN_KEYS) {
+    let span = Span(table, kv_head, at, min(keys - at, SPAN_KEYS));
+    let seen = max(visible, at) - at;
+    span_scores(q_row, span);
+    span_weights(span, seen);
+    for (var d = 0u; d < row_len(); d += CHUNK) { span_values(span, seen, d); }
+  }
 }

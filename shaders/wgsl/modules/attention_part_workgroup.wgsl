@@ -4,6 +4,7 @@
 //
 // A kernel that uses this module has `vcache`, `kcache`, and fills `q_rows` first.
 const LANES = 128u;
+const WHOLE_PIECES = D4 % 4u == 0u;
 // Rows scored side by side, and how many each lane scores.
 const SCORE_SIDE = LANES / BLOCK_KEYS;
 const SCORE_ROWS = (ROWS + SCORE_SIDE - 1u) / SCORE_SIDE;
@@ -59,17 +60,18 @@ fn attention_part(part: Part, lane: u32) -> Sums {
     if (key < n) {
       let k_row = kv_row(part.table, part.first + block + key, part.kv_head);
       var s: array<f32, SCORE_ROWS>;
-      var piece: array<vec4<f32>, SCORE_ROWS>;
-      for (var i = 0u; i < D4; i++) {
-        let k = kcache[k_row + i];
-        for (var r = 0u; r < SCORE_ROWS; r++) {
-          let row = min(side + r * SCORE_SIDE, ROWS - 1u);
-          piece[r] = fma(q_rows[row * D4 + i], k, piece[r]);
-          if ((i & 3u) == 3u || i + 1u == D4) {
-            s[r] += join(piece[r]);
-            piece[r] = vec4<f32>();
+      for (var at = 0u; at < row_len(); at += 4u) {
+        var piece: array<vec4<f32>, SCORE_ROWS>;
+        for (var i = at; i < at + 4u; i++) {
+          if (WHOLE_PIECES || i < D4) {
+            let k = kcache[k_row + i];
+            for (var r = 0u; r < SCORE_ROWS; r++) {
+              let row = min(side + r * SCORE_SIDE, ROWS - 1u);
+              piece[r] = fma(q_rows[row * D4 + i], k, piece[r]);
+            }
           }
         }
+        for (var r = 0u; r < SCORE_ROWS; r++) { s[r] += join(piece[r]); }
       }
       for (var r = 0u; r < SCORE_ROWS; r++) {
         let row = side + r * SCORE_SIDE;
