@@ -82,3 +82,33 @@ pub trait Executor {
         range: Range<u64>,
     ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static;
 }
+
+impl<E: Executor> Executor for &mut E {
+    fn caps(&self) -> &Caps {
+        (**self).caps()
+    }
+
+    fn create_buffer(&mut self, label: &str, bytes: u64) -> Result<BufferId, ExecutorError> {
+        (**self).create_buffer(label, bytes)
+    }
+
+    fn destroy_buffer(&mut self, buffer: BufferId) {
+        (**self).destroy_buffer(buffer);
+    }
+
+    fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), ExecutorError> {
+        (**self).write(buffer, offset, data)
+    }
+
+    fn launch(&mut self, program: &Program, args: &StepArgs) -> Result<Ticket, ExecutorError> {
+        (**self).launch(program, args)
+    }
+
+    fn read(
+        &mut self,
+        buffer: BufferId,
+        range: Range<u64>,
+    ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static {
+        (**self).read(buffer, range)
+    }
+}

@@ -2,11 +2,15 @@
 //! and one dispatch run on any executor.
 
 mod case;
+mod golden;
 mod noise;
+mod synthetic;
 mod weights;
 
 pub use case::{Case, Input, MakeDispatches, assert_close};
+pub use golden::{Expected, GoldenDir, golden, golden_bytes};
 pub use noise::Noise;
+pub use synthetic::Synthetic;
 pub use weights::Weights;
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

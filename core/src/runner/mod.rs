@@ -1,6 +1,14 @@
 //! Computing a step: the seam between the engine, which decides, and a model on a device, which
 //! computes. Knows nothing of text or of requests beyond the share it is handed.
 
+pub mod input_batch;
+pub mod memory_plan;
+pub mod model_runner;
+pub mod program_cache;
+
+pub use memory_plan::MemoryPlan;
+pub use model_runner::{ModelRunner, RunnerOptions};
+
 use crate::error::Result;
 use crate::sched::{ModelRunnerOutput, SchedulerOutput};
 

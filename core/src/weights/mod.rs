@@ -15,6 +15,7 @@ mod config_hf;
 pub mod dtype;
 pub mod gguf;
 pub mod names;
+pub mod repack;
 pub mod safetensors;
 pub mod source;
 

@@ -9,6 +9,7 @@ use crate::kernels::step::{self, PART_KEYS};
 pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
     let p: &AttentionDecodeParams = bytemuck::from_bytes(params);
     let head_dim = key.get("HEAD_DIM").unwrap_or(4) as usize;
+    let part_keys = key.get("PART_KEYS").unwrap_or(PART_KEYS);
     let group = key.get("GROUP").unwrap_or(1);
     let heads = p.kv_heads * group;
     let (qkv, kcache, vcache, words) = (bound.f32s(0), bound.f32s(1), bound.f32s(2), bound.u32s(3));
@@ -29,9 +30,9 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
                 head_dim,
             };
             let q = query(row, head as usize, head_dim, p.scale);
-            for part in 0..grid[2].min(visible.div_ceil(PART_KEYS)) {
-                let first = part * PART_KEYS;
-                let state = keys.part(&q, first, visible.min(first + PART_KEYS));
+            for part in 0..grid[2].min(visible.div_ceil(part_keys)) {
+                let first = part * part_keys;
+                let state = keys.part(&q, first, visible.min(first + part_keys));
                 let at = ((at_item * heads + head) * p.max_parts + part) as usize * (head_dim + 4);
                 let record = &mut parts[at..][..head_dim + 4];
                 record[..head_dim].copy_from_slice(&state.o);

@@ -11,6 +11,7 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
     let p: &AttentionMergeParams = bytemuck::from_bytes(params);
     let index = act::index_fn(key);
     let head_dim = key.get("HEAD_DIM").unwrap_or(4) as usize;
+    let part_keys = key.get("PART_KEYS").unwrap_or(PART_KEYS);
     let (parts, words) = (bound.f32s(0), bound.u32s(1));
     let out = bound.f32s_mut(2);
     for at_item in 0..grid[1] {
@@ -19,7 +20,7 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
         let visible = seq.context - seq.queries + i + 1;
         for head in 0..p.heads {
             let mut whole = State::empty(head_dim);
-            for part in 0..visible.div_ceil(PART_KEYS) {
+            for part in 0..visible.div_ceil(part_keys) {
                 let at =
                     ((at_item * p.heads + head) * p.max_parts + part) as usize * (head_dim + 4);
                 let (o, ml) = parts[at..][..head_dim + 4].split_at(head_dim);

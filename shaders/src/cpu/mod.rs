@@ -12,6 +12,7 @@ mod attention;
 mod attention_decode;
 mod attention_merge;
 mod attention_prefill;
+mod embed;
 mod gather_rows;
 mod glu;
 mod kv_write;
@@ -36,6 +37,7 @@ pub const KERNELS: &[(&str, CpuKernel)] = &[
     ("attention_decode", attention_decode::run),
     ("attention_merge", attention_merge::run),
     ("attention_prefill", attention_prefill::run),
+    ("embed", embed::run),
     ("gather_rows", gather_rows::run),
     ("glu", glu::run),
     ("kv_write", kv_write::run),

@@ -7,6 +7,7 @@ pub mod attention;
 pub mod attention_decode;
 pub mod attention_merge;
 pub mod attention_prefill;
+pub mod embed;
 pub mod gather_rows;
 pub mod glu;
 pub mod kv_write;
@@ -27,6 +28,7 @@ pub const ALL: &[&Kernel] = &[
     &attention_decode::KERNEL,
     &attention_merge::KERNEL,
     &attention_prefill::KERNEL,
+    &embed::KERNEL,
     &gather_rows::KERNEL,
     &glu::KERNEL,
     &kv_write::KERNEL,

@@ -4,6 +4,7 @@
 
 mod add_bias;
 mod attention;
+mod embed;
 mod gather_rows;
 mod glu;
 mod kv_write;

@@ -1,0 +1,316 @@
+//! The shared decoder: pre-norm blocks of attention and a gated feed-forward network, as commands
+//! over a workspace. Families fill it with their weights; it knows none of them.
+
+use super::linear::{Linear, LinearIo};
+use super::{DECODES, PARTS, Pages, TILES, TOKENS, Workspace, embedding, head};
+use crate::config::{ModelConfig, RopePairing};
+use twoclock_shaders::caps::Caps;
+use twoclock_shaders::kernels::act::ActLayout;
+use twoclock_shaders::kernels::{
+    add_bias, attention_decode, attention_merge, attention_prefill, glu, kv_write, residual,
+    rms_norm, rope,
+};
+use twoclock_shaders::program::{Command, Dispatch, Program, Slice};
+
+/// A projection and its bias.
+#[derive(Clone, Debug)]
+pub struct Projection {
+    /// Weights.
+    pub linear: Linear,
+    /// f32 `[out_features]`.
+    pub bias: Option<Slice>,
+}
+
+/// One block.
+#[derive(Clone, Debug)]
+pub struct DecoderLayer {
+    /// Gains of the norm before attention.
+    pub input_norm: Slice,
+    /// Queries, keys and values, stacked.
+    pub qkv: Projection,
+    /// Back to the residual stream.
+    pub o: Projection,
+    /// Gains of the norm before the feed-forward network.
+    pub post_attention_norm: Slice,
+    /// Gate and up, stacked.
+    pub gate_up: Projection,
+    /// Back to the residual stream.
+    pub down: Projection,
+}
+
+/// A model on a device.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    /// Its shape.
+    pub config: ModelConfig,
+    /// Embedding table.
+    pub embedding: Linear,
+    /// Blocks.
+    pub layers: Vec<DecoderLayer>,
+    /// Gains of the last norm.
+    pub norm: Slice,
+    /// Output projection; the embedding table where tied.
+    pub head: Linear,
+    /// Rotary table, f32 `[positions][pairs][cos, sin]`.
+    pub rope_table: Slice,
+}
+
+fn command(dispatch: Dispatch) -> Command {
+    Command::Dispatch(Box::new(dispatch))
+}
+
+/// What a step's program is built for.
+#[derive(Clone, Copy, Debug)]
+struct Body<'a> {
+    caps: &'a Caps,
+    ws: &'a Workspace,
+    layout: ActLayout,
+    room: u32,
+}
+
+impl Decoder {
+    /// From token ids to the residual stream after the last block, for up to `room` tokens: keys
+    /// and values of every token land in their pages.
+    pub fn body(&self, caps: &Caps, ws: &Workspace, pages: &Pages, room: u32) -> Program {
+        let body = Body {
+            caps,
+            ws,
+            layout: ActLayout::Rows,
+            room,
+        };
+        let mut commands = embedding::commands(&self.embedding, ws);
+        for (layer, &kv) in self.layers.iter().zip(&pages.layers) {
+            self.attention(&body, layer, kv, pages.block_size, &mut commands);
+            self.feed_forward(&body, layer, &mut commands);
+            commands.push(Command::Cut);
+        }
+        Program::new(format!("body of {room} tokens"), commands)
+    }
+
+    /// Logits and draws of a group of the step's rows.
+    pub fn head(&self, caps: &Caps, ws: &Workspace, first_row: u32, room: u32) -> Program {
+        let commands = head::commands(
+            caps,
+            &self.config,
+            self.norm,
+            &self.head,
+            ws,
+            first_row,
+            room,
+        );
+        Program::new(format!("head of rows {first_row}.."), commands)
+    }
+
+    fn attention(
+        &self,
+        body: &Body<'_>,
+        layer: &DecoderLayer,
+        (kcache, vcache): (Slice, Slice),
+        block_size: u32,
+        commands: &mut Vec<Command>,
+    ) {
+        let Body { caps, ws, .. } = *body;
+        let config = &self.config;
+        let head_dim = config.head_dim as u32;
+        let heads = config.num_attention_heads as u32;
+        let kv_heads = config.num_key_value_heads as u32;
+        let stride = (heads + 2 * kv_heads) * head_dim;
+        let (k_at, v_at) = (heads * head_dim, (heads + kv_heads) * head_dim);
+        let scale = 1.0 / (config.head_dim as f32).sqrt();
+
+        body.norm(layer.input_norm, config, commands);
+        body.project(&layer.qkv, ws.act_hidden, true, ws.qkv, commands);
+        let turn = rope::RopeParams {
+            heads: heads + kv_heads,
+            head_dim,
+            pairs: head_dim / 2,
+            stride,
+        };
+        let pairing = match config.rope_pairing {
+            RopePairing::Halves => rope::Pairing::Halves,
+            RopePairing::Interleaved => rope::Pairing::Interleaved,
+        };
+        let rope_buffers = rope::Buffers {
+            table: self.rope_table,
+            step: ws.step,
+            x: ws.qkv,
+        };
+        commands.push(command(rope::dispatch(pairing, turn, TOKENS, rope_buffers)));
+        let write = kv_write::KvWriteParams {
+            kv_heads,
+            head_dim4: head_dim / 4,
+            stride4: stride / 4,
+            k_at4: k_at / 4,
+            v_at4: v_at / 4,
+            block_size,
+        };
+        let write_buffers = kv_write::Buffers {
+            qkv: ws.qkv,
+            step: ws.step,
+            kcache,
+            vcache,
+        };
+        commands.push(command(kv_write::dispatch(write, TOKENS, write_buffers)));
+
+        let act_stride = body
+            .layout
+            .stride((heads * head_dim).next_multiple_of(32), body.room);
+        let prefill = attention_prefill::AttentionPrefillParams {
+            stride4: stride / 4,
+            q_at4: 0,
+            heads,
+            kv_heads,
+            block_size,
+            act_stride,
+            scale,
+        };
+        let prefill_buffers = attention_prefill::Buffers {
+            qkv: ws.qkv,
+            kcache,
+            vcache,
+            step: ws.step,
+            out: ws.act_heads,
+        };
+        let context = ws.sizes.max_model_len;
+        commands.push(command(attention_prefill::dispatch(
+            caps,
+            body.layout,
+            head_dim,
+            prefill,
+            TILES,
+            context,
+            prefill_buffers,
+        )));
+        let max_parts = ws.sizes.max_parts();
+        let decode = attention_decode::AttentionDecodeParams {
+            stride4: stride / 4,
+            q_at4: 0,
+            kv_heads,
+            block_size,
+            max_parts,
+            scale,
+        };
+        let decode_buffers = attention_decode::Buffers {
+            qkv: ws.qkv,
+            kcache,
+            vcache,
+            step: ws.step,
+            parts: ws.parts,
+        };
+        commands.push(command(attention_decode::dispatch(
+            caps,
+            head_dim,
+            heads / kv_heads,
+            decode,
+            DECODES,
+            PARTS,
+            decode_buffers,
+        )));
+        let merge = attention_merge::AttentionMergeParams {
+            heads,
+            max_parts,
+            act_stride,
+        };
+        let merge_buffers = attention_merge::Buffers {
+            parts: ws.parts,
+            step: ws.step,
+            out: ws.act_heads,
+        };
+        commands.push(command(attention_merge::dispatch(
+            body.layout,
+            head_dim,
+            merge,
+            DECODES,
+            context,
+            merge_buffers,
+        )));
+        body.project(&layer.o, ws.act_heads, false, ws.sublayer, commands);
+        body.residual(config, commands);
+    }
+
+    fn feed_forward(&self, body: &Body<'_>, layer: &DecoderLayer, commands: &mut Vec<Command>) {
+        let ws = body.ws;
+        body.norm(layer.post_attention_norm, &self.config, commands);
+        body.project(&layer.gate_up, ws.act_hidden, true, ws.gate_up, commands);
+        let ffn = self.config.intermediate_size as u32;
+        let gate = glu::GluParams {
+            dim4: ffn / 4,
+            act_stride: body.layout.stride(ffn.next_multiple_of(32), body.room),
+        };
+        commands.push(command(glu::dispatch(
+            body.layout,
+            gate,
+            TOKENS,
+            ws.gate_up,
+            ws.act_ffn,
+        )));
+        body.project(&layer.down, ws.act_ffn, false, ws.sublayer, commands);
+        body.residual(&self.config, commands);
+    }
+}
+
+impl Body<'_> {
+    fn norm(&self, gains: Slice, config: &ModelConfig, commands: &mut Vec<Command>) {
+        let hidden = config.hidden_size as u32;
+        let params = rms_norm::RmsNormParams {
+            dim4: hidden / 4,
+            act_stride: self.layout.stride(hidden.next_multiple_of(32), self.room),
+            eps: config.rms_norm_eps,
+        };
+        let buffers = rms_norm::Buffers {
+            x: self.ws.x,
+            g: gains,
+            out: self.ws.act_hidden,
+            rstd: self.ws.rstd,
+        };
+        commands.push(command(rms_norm::dispatch(
+            self.caps,
+            self.layout,
+            params,
+            TOKENS,
+            buffers,
+        )));
+    }
+
+    /// `y = act Wᵀ + bias`, times rstd before the bias where the input came of a norm.
+    fn project(
+        &self,
+        projection: &Projection,
+        act: Slice,
+        normed: bool,
+        y: Slice,
+        commands: &mut Vec<Command>,
+    ) {
+        let out = projection.linear.out_features;
+        let io = LinearIo {
+            layout: self.layout,
+            room: self.room,
+            count: TOKENS,
+            act,
+            rstd: normed.then_some(self.ws.rstd),
+            y,
+            y_stride: out,
+        };
+        commands.extend(projection.linear.commands(self.caps, &io));
+        if let Some(bias) = projection.bias {
+            let params = add_bias::AddBiasParams {
+                dim: out,
+                stride: out,
+                offset: 0,
+            };
+            commands.push(command(add_bias::dispatch(params, TOKENS, bias, y)));
+        }
+    }
+
+    fn residual(&self, config: &ModelConfig, commands: &mut Vec<Command>) {
+        let params = residual::ResidualParams {
+            dim4: config.hidden_size as u32 / 4,
+        };
+        commands.push(command(residual::dispatch(
+            params,
+            TOKENS,
+            self.ws.sublayer,
+            self.ws.x,
+        )));
+    }
+}

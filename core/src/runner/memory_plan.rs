@@ -1,0 +1,119 @@
+//! What a model will take on a device, counted before anything is loaded, so that what cannot fit
+//! is refused with the arithmetic.
+
+use crate::config::ModelConfig;
+use crate::error::{Error, Result};
+use crate::model::workspace::{self, WorkspaceSizes};
+use crate::model::{Pages, llama, rope};
+use crate::runner::input_batch::InputBatch;
+use crate::sched::SchedulerConfig;
+use crate::weights::Checkpoint;
+use std::fmt;
+use twoclock_shaders::caps::Caps;
+
+/// Bytes by purpose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryPlan {
+    /// Weights in the device's layouts.
+    pub weights: u64,
+    /// Pages of keys and values.
+    pub kv_cache: u64,
+    /// Activations, scratch, step buffer and rotary table.
+    pub workspace: u64,
+    /// Tokens the pages hold.
+    pub kv_tokens: u64,
+}
+
+/// Sizes of the workspace under these limits.
+pub fn workspace_sizes(
+    config: &ModelConfig,
+    caps: &Caps,
+    sched: &SchedulerConfig,
+) -> WorkspaceSizes {
+    let tokens = sched.max_num_batched_tokens as u32;
+    WorkspaceSizes {
+        tokens,
+        rows: WorkspaceSizes::head_rows(config, caps, tokens),
+        // Every token may be a decode query; of short sequences there are a few queries each.
+        decodes: tokens.min(sched.max_num_seqs as u32 * super::model_runner::DECODE_QUERIES as u32),
+        max_model_len: sched.max_model_len as u32,
+        step_words: InputBatch::max_words(sched) as u32,
+    }
+}
+
+impl MemoryPlan {
+    /// Counts a checkpoint under these limits.
+    ///
+    /// # Errors
+    /// A checkpoint without its tensors; limits under which one buffer exceeds what the device
+    /// binds.
+    pub fn new(caps: &Caps, checkpoint: &Checkpoint, sched: &SchedulerConfig) -> Result<Self> {
+        let config = &checkpoint.config;
+        let sizes = workspace_sizes(config, caps, sched);
+        let mut workspace = rope::table_bytes(config, sched.max_model_len);
+        bindable(caps, "the rotary table", workspace)?;
+        for (label, bytes) in workspace::buffers(config, &sizes) {
+            bindable(caps, label, bytes)?;
+            workspace += bytes;
+        }
+        let layer = Pages::page_bytes(config, sched.block_size as u32) * sched.num_blocks as u64;
+        bindable(caps, "one layer's keys", layer)?;
+        Ok(Self {
+            weights: llama::device_bytes(caps, checkpoint)?,
+            kv_cache: 2 * layer * config.num_hidden_layers as u64,
+            workspace,
+            kv_tokens: (sched.num_blocks as u64 - 1) * sched.block_size as u64,
+        })
+    }
+
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.weights + self.kv_cache + self.workspace
+    }
+
+    /// Holds the plan against what there is.
+    ///
+    /// # Errors
+    /// [`Error::DoesNotFit`] with the arithmetic.
+    pub fn check(&self, available: u64) -> Result<()> {
+        if self.total() <= available {
+            return Ok(());
+        }
+        Err(Error::DoesNotFit(format!(
+            "the model does not fit: {self}, but only {} are available; use a smaller model, a \
+             shorter context or fewer sequences",
+            mib(available)
+        )))
+    }
+}
+
+impl fmt::Display for MemoryPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "weights {} + keys and values of {} tokens {} + workspace {} = {}",
+            mib(self.weights),
+            self.kv_tokens,
+            mib(self.kv_cache),
+            mib(self.workspace),
+            mib(self.total())
+        )
+    }
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+fn bindable(caps: &Caps, what: &str, bytes: u64) -> Result<()> {
+    let limit = caps.max_binding_bytes.min(caps.max_buffer_bytes);
+    if bytes <= limit {
+        return Ok(());
+    }
+    Err(Error::DoesNotFit(format!(
+        "{what} would take {}, but one buffer of this device binds {} at most; use a shorter \
+         context, fewer sequences or fewer tokens a step",
+        mib(bytes),
+        mib(limit)
+    )))
+}

@@ -1,0 +1,227 @@
+//! Runs steps of one model on one executor: lays the step out, launches its programs, and brings
+//! back ids and, where asked for, log-probabilities.
+
+use super::ExecuteModel;
+use super::input_batch::{InputBatch, LogitsRow, RowPurpose};
+use super::memory_plan::{MemoryPlan, workspace_sizes};
+use super::program_cache::ProgramCache;
+use crate::error::Result;
+use crate::model::{Decoder, NUM_COUNTS, Pages, ROWS, Workspace, llama};
+use crate::sample::token_logprobs;
+use crate::sched::{ModelRunnerOutput, SchedulerConfig, SchedulerOutput, SequenceOutput};
+use crate::weights::Checkpoint;
+use std::ops::Range;
+use twoclock_shaders::executor::{Executor, ExecutorError};
+use twoclock_shaders::program::StepArgs;
+
+/// Sequences with up to so many queries in a step go to the split decode kernel.
+pub const DECODE_QUERIES: usize = 4;
+
+/// How a runner is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunnerOptions {
+    /// Bytes the model may take on the device; `None` where nobody knows.
+    pub memory: Option<u64>,
+    /// Sequences with up to so many queries go to the decode kernel, at most [`DECODE_QUERIES`].
+    /// No value changes a bit of the result.
+    pub decode_queries: usize,
+}
+
+impl Default for RunnerOptions {
+    fn default() -> Self {
+        Self {
+            memory: None,
+            decode_queries: DECODE_QUERIES,
+        }
+    }
+}
+
+/// A model on an executor.
+#[derive(Debug)]
+pub struct ModelRunner<E> {
+    executor: E,
+    model: Decoder,
+    workspace: Workspace,
+    pages: Pages,
+    programs: ProgramCache,
+    decode_queries: usize,
+    plan: MemoryPlan,
+}
+
+impl<E: Executor> ModelRunner<E> {
+    /// Loads a checkpoint onto an executor, for steps under these limits. `progress` is told the
+    /// share that is done, 0 to 1.
+    ///
+    /// # Errors
+    /// Limits that cannot be, a model that does not fit (before anything is loaded), a file that
+    /// cannot be read, or the device's.
+    pub fn load(
+        mut executor: E,
+        checkpoint: &Checkpoint,
+        sched: &SchedulerConfig,
+        options: RunnerOptions,
+        progress: impl FnMut(f32),
+    ) -> Result<Self> {
+        sched.validate()?;
+        let plan = MemoryPlan::new(executor.caps(), checkpoint, sched)?;
+        if let Some(available) = options.memory {
+            plan.check(available)?;
+        }
+        let sizes = workspace_sizes(&checkpoint.config, executor.caps(), sched);
+        let model = llama::load(&mut executor, checkpoint, sched.max_model_len, progress)?;
+        let workspace = Workspace::create(&mut executor, &model.config, sizes)?;
+        let pages = Pages::create(
+            &mut executor,
+            &model.config,
+            sched.block_size as u32,
+            sched.num_blocks as u32,
+        )?;
+        Ok(Self {
+            executor,
+            model,
+            workspace,
+            pages,
+            programs: ProgramCache::default(),
+            decode_queries: options.decode_queries.min(DECODE_QUERIES),
+            plan,
+        })
+    }
+
+    /// The executor.
+    pub fn executor(&self) -> &E {
+        &self.executor
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Decoder {
+        &self.model
+    }
+
+    /// What it takes on the device.
+    pub fn memory_plan(&self) -> &MemoryPlan {
+        &self.plan
+    }
+
+    /// Launches the head of one group of rows; gives the group's logits where they are wanted.
+    async fn head(
+        &mut self,
+        batch: &InputBatch,
+        rows: Range<usize>,
+        read: bool,
+    ) -> Result<Vec<f32>> {
+        let mut counts = batch.counts;
+        counts[ROWS.0] = rows.len() as u32;
+        let program = self.programs.head(
+            &self.model,
+            self.executor.caps(),
+            &self.workspace,
+            rows.start as u32,
+            rows.len() as u32,
+        );
+        self.executor.launch(program, &args(counts))?;
+        if !read {
+            return Ok(Vec::new());
+        }
+        let bytes = 4 * (rows.len() * self.model.config.vocab_size) as u64;
+        let logits = self.executor.read(self.workspace.logits.buffer, 0..bytes);
+        Ok(bytemuck::pod_collect_to_vec(&logits.await?))
+    }
+}
+
+fn args(counts: [u32; NUM_COUNTS]) -> StepArgs {
+    StepArgs {
+        upload: None,
+        counts: counts.to_vec(),
+    }
+}
+
+impl<E: Executor> ExecuteModel for ModelRunner<E> {
+    async fn execute_model(&mut self, output: &SchedulerOutput) -> Result<ModelRunnerOutput> {
+        let batch = InputBatch::new(output, self.pages.block_size as usize, self.decode_queries);
+        if batch.words.len() > self.workspace.sizes.step_words as usize {
+            return Err(ExecutorError::Invalid(format!(
+                "a step of {} words exceeds the {} it was planned for",
+                batch.words.len(),
+                self.workspace.sizes.step_words
+            ))
+            .into());
+        }
+        let tokens = output.total_num_scheduled_tokens() as u32;
+        let body = self.programs.body(
+            &self.model,
+            self.executor.caps(),
+            &self.workspace,
+            &self.pages,
+            tokens,
+        );
+        let upload = bytemuck::cast_slice(&batch.words).to_vec();
+        self.executor.launch(
+            body,
+            &StepArgs {
+                upload: Some((self.workspace.step.buffer, upload)),
+                ..args(batch.counts)
+            },
+        )?;
+
+        let mut sequences: Vec<SequenceOutput> = output
+            .scheduled
+            .iter()
+            .map(|scheduled| SequenceOutput {
+                request_id: scheduled.request_id,
+                token_id: None,
+                logprobs: None,
+                prompt_logprobs: Vec::new(),
+                error: None,
+            })
+            .collect();
+        let wants = |row: &LogitsRow| match row.purpose {
+            RowPurpose::PromptLogprob(_) => true,
+            RowPurpose::Sample => output.scheduled[row.sequence].sampling.logprobs.is_some(),
+        };
+        let group = self.workspace.sizes.rows as usize;
+        let vocab = self.model.config.vocab_size;
+        // A drawn token's log-probabilities wait for its id.
+        let mut drawn_logits = Vec::new();
+        for first in (0..batch.rows.len()).step_by(group) {
+            let rows = first..batch.rows.len().min(first + group);
+            let read = batch.rows[rows.clone()].iter().any(wants);
+            let logits = self.head(&batch, rows.clone(), read).await?;
+            for (row, logits) in rows.zip(logits.chunks_exact(vocab)) {
+                let LogitsRow { sequence, purpose } = batch.rows[row];
+                let scheduled = &output.scheduled[sequence];
+                let top = scheduled.sampling.logprobs;
+                match purpose {
+                    RowPurpose::PromptLogprob(target) => {
+                        let id = scheduled.prompt_logprob_targets[target];
+                        sequences[sequence].prompt_logprobs.push(token_logprobs(
+                            logits,
+                            id,
+                            top.unwrap_or(0),
+                        ));
+                    }
+                    RowPurpose::Sample if top.is_some() => {
+                        drawn_logits.push((sequence, logits.to_vec()));
+                    }
+                    RowPurpose::Sample => {}
+                }
+            }
+        }
+        let samples = |row: &LogitsRow| row.purpose == RowPurpose::Sample;
+        if batch.rows.iter().any(samples) {
+            let bytes = 4 * batch.rows.len() as u64;
+            let ids = self.executor.read(self.workspace.ids.buffer, 0..bytes);
+            let ids: Vec<u32> = bytemuck::pod_collect_to_vec(&ids.await?);
+            for (row, id) in batch.rows.iter().zip(ids) {
+                if samples(row) {
+                    sequences[row.sequence].token_id = Some(id);
+                }
+            }
+        }
+        for (sequence, logits) in drawn_logits {
+            let top = output.scheduled[sequence].sampling.logprobs.unwrap_or(0);
+            let out = &mut sequences[sequence];
+            out.logprobs = out.token_id.map(|id| token_logprobs(&logits, id, top));
+        }
+        Ok(ModelRunnerOutput { sequences })
+    }
+}

@@ -1,0 +1,51 @@
+//! Programs by shape. A shape is a bucket: programs are built once for powers of two of tokens, and
+//! a step takes the smallest that holds it.
+
+use crate::model::{Decoder, Pages, Workspace};
+use std::collections::HashMap;
+use twoclock_shaders::caps::Caps;
+use twoclock_shaders::program::Program;
+
+/// Programs of one model on one device.
+#[derive(Debug, Default)]
+pub struct ProgramCache {
+    bodies: HashMap<u32, Program>,
+    heads: HashMap<(u32, u32), Program>,
+}
+
+/// The bucket of `n`, at most `most`.
+pub fn bucket(n: u32, most: u32) -> u32 {
+    n.next_power_of_two().min(most)
+}
+
+impl ProgramCache {
+    /// The body for `tokens` tokens.
+    pub fn body(
+        &mut self,
+        model: &Decoder,
+        caps: &Caps,
+        ws: &Workspace,
+        pages: &Pages,
+        tokens: u32,
+    ) -> &Program {
+        let room = bucket(tokens, ws.sizes.tokens);
+        self.bodies
+            .entry(room)
+            .or_insert_with(|| model.body(caps, ws, pages, room))
+    }
+
+    /// The head for `rows` rows from `first_row` on.
+    pub fn head(
+        &mut self,
+        model: &Decoder,
+        caps: &Caps,
+        ws: &Workspace,
+        first_row: u32,
+        rows: u32,
+    ) -> &Program {
+        let room = bucket(rows, ws.sizes.rows);
+        self.heads
+            .entry((first_row, room))
+            .or_insert_with(|| model.head(caps, ws, first_row, room))
+    }
+}

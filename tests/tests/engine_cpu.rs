@@ -1,0 +1,207 @@
+//! The whole engine on the reference executor: a request's tokens and log-probabilities have the
+//! same bits whatever it is batched with, however it is chunked, and whatever the page size.
+
+#![allow(missing_docs, reason = "a test binary has no public surface")]
+
+use proptest::prelude::*;
+use std::sync::OnceLock;
+use twoclock_core::clock::ManualClock;
+use twoclock_core::engine::{Completion, EngineCore};
+use twoclock_core::runner::{ModelRunner, RunnerOptions};
+use twoclock_core::sched::SchedulerConfig;
+use twoclock_core::types::SamplingParams;
+use twoclock_core::weights::Checkpoint;
+use twoclock_shaders::cpu::{Bound, CpuExecutor, CpuKernel, KERNELS};
+use twoclock_shaders::kernel::KernelKey;
+use twoclock_tests::{Noise, Synthetic};
+
+/// Tokens each request generates.
+const TOKENS: usize = 3;
+
+fn checkpoint() -> &'static Checkpoint {
+    static CHECKPOINT: OnceLock<Checkpoint> = OnceLock::new();
+    CHECKPOINT.get_or_init(|| Synthetic::borders().checkpoint())
+}
+
+/// How a set of requests is served.
+#[derive(Clone, Copy, Debug)]
+struct Serving {
+    chunk: usize,
+    block_size: usize,
+    max_num_batched_tokens: usize,
+    decode_queries: usize,
+    together: bool,
+}
+
+const PLAIN: Serving = Serving {
+    chunk: 1024,
+    block_size: 32,
+    max_num_batched_tokens: 1024,
+    decode_queries: 1,
+    together: false,
+};
+
+fn prompt(len: usize) -> Vec<u32> {
+    let mut noise = Noise::new(len as u64);
+    (0..len).map(|_| noise.below(200)).collect()
+}
+
+fn serve(executor: CpuExecutor, lengths: &[usize], serving: Serving) -> Vec<Completion> {
+    let config = SchedulerConfig {
+        max_num_seqs: 4,
+        max_num_batched_tokens: serving.max_num_batched_tokens,
+        max_model_len: 768,
+        block_size: serving.block_size,
+        num_blocks: 1 + 2400 / serving.block_size,
+        max_prefill_chunk: Some(serving.chunk),
+    };
+    let options = RunnerOptions {
+        decode_queries: serving.decode_queries,
+        ..RunnerOptions::default()
+    };
+    let runner =
+        ModelRunner::load(executor, checkpoint(), &config, options, |_| ()).expect("loads");
+    let clock = ManualClock::default();
+    let mut engine =
+        EngineCore::new(runner, clock, &checkpoint().config, config).expect("an engine");
+    let requests = lengths.iter().map(|&len| {
+        let params = SamplingParams {
+            max_tokens: TOKENS,
+            ignore_eos: true,
+            temperature: if len % 2 == 0 { 0.0 } else { 1.0 },
+            seed: len as u64,
+            logprobs: Some(200),
+            ..SamplingParams::default()
+        };
+        (prompt(len), params)
+    });
+    let waves: Vec<Vec<_>> = if serving.together {
+        vec![requests.collect()]
+    } else {
+        requests.map(|request| vec![request]).collect()
+    };
+    waves
+        .into_iter()
+        .flat_map(|wave| pollster::block_on(engine.generate(wave)).expect("a device"))
+        .map(|completion| completion.expect("an answer"))
+        .collect()
+}
+
+/// What is compared: ids, and every log-probability to the bit.
+type Bits = (Vec<u32>, Vec<u32>);
+
+fn bits(completions: &[Completion]) -> Vec<Bits> {
+    completions
+        .iter()
+        .map(|c| {
+            let logprobs = c.logprobs.iter().flat_map(|l| &l.top);
+            (
+                c.token_ids.clone(),
+                logprobs.flat_map(|(id, l)| [*id, l.to_bits()]).collect(),
+            )
+        })
+        .collect()
+}
+
+/// What plain serving gives for one prompt; computed once a length.
+fn plain(len: usize) -> Bits {
+    use std::collections::HashMap;
+    use std::sync::Mutex;
+    static KNOWN: OnceLock<Mutex<HashMap<usize, Bits>>> = OnceLock::new();
+    let known = KNOWN.get_or_init(Mutex::default);
+    if let Some(answer) = known.lock().expect("no panic inside").get(&len) {
+        return answer.clone();
+    }
+    let answer = bits(&serve(CpuExecutor::default(), &[len], PLAIN)).remove(0);
+    known
+        .lock()
+        .expect("no panic inside")
+        .insert(len, answer.clone());
+    answer
+}
+
+/// Lengths around every border: groups of 32, pages of 16 and 32, blocks, parts, and two parts.
+const LENGTHS: [usize; 16] = [
+    1, 2, 15, 16, 17, 31, 32, 33, 127, 253, 255, 256, 257, 511, 513, 700,
+];
+
+fn serving() -> impl Strategy<Value = Serving> {
+    (
+        prop::sample::select(vec![7, 64, 512]),
+        prop::sample::select(vec![16, 32]),
+        prop::sample::select(vec![70, 520]),
+        1usize..=4,
+        any::<bool>(),
+    )
+        .prop_map(
+            |(chunk, block_size, max_num_batched_tokens, decode_queries, together)| Serving {
+                chunk,
+                block_size,
+                max_num_batched_tokens,
+                decode_queries,
+                together,
+            },
+        )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 8,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn the_same_bits_however_served(
+        lengths in prop::collection::vec(prop::sample::select(LENGTHS.to_vec()), 1..=3),
+        serving in serving(),
+    ) {
+        let expected: Vec<_> = lengths.iter().map(|&len| plain(len)).collect();
+        let served = bits(&serve(CpuExecutor::default(), &lengths, serving));
+        prop_assert_eq!(served, expected);
+    }
+}
+
+fn reference(name: &str) -> CpuKernel {
+    KERNELS
+        .iter()
+        .find(|(kernel, _)| *kernel == name)
+        .map(|&(_, kernel)| kernel)
+        .expect("a kernel")
+}
+
+/// `attention_decode` and `attention_merge` with parts of 288 keys instead of 256: the right
+/// answer, by a chain of its own.
+fn long_parts(
+    name: &'static str,
+    key: &KernelKey,
+    params: &[u8],
+    b: &mut Bound<'_>,
+    grid: [u32; 3],
+) {
+    let mut key = key.clone();
+    for (constant, value) in &mut key.consts {
+        if *constant == "PART_KEYS" {
+            *value = 288;
+        }
+    }
+    reference(name)(&key, params, b, grid);
+}
+
+#[test]
+fn a_wrong_border_is_noticed() {
+    let mutant = || {
+        CpuExecutor::default()
+            .with_kernel("attention_decode", |key, params, b, grid| {
+                long_parts("attention_decode", key, params, b, grid);
+            })
+            .with_kernel("attention_merge", |key, params, b, grid| {
+                long_parts("attention_merge", key, params, b, grid);
+            })
+    };
+    // Up to the border nothing can differ; two blocks beyond it something must.
+    for (len, same) in [(250, true), (300, false)] {
+        let served = bits(&serve(mutant(), &[len], PLAIN)).remove(0);
+        assert_eq!(served == plain(len), same, "{len}");
+    }
+}
