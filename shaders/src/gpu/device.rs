@@ -226,11 +226,25 @@ impl GpuDevice {
 
     /// The first fault since the last call.
     pub(super) fn check(&self) -> Result<(), ExecutorError> {
-        let mut faults = self.lock();
-        if let Some(lost) = &faults.lost {
-            return Err(ExecutorError::DeviceLost(lost.clone()));
+        let Some(error) = self.fault() else {
+            return Ok(());
+        };
+        // What follows a loss looks like invalid objects until the loss itself is told, which
+        // happens in a poll.
+        let polled = self.device.poll(wgpu::PollType::Poll);
+        match (self.lost(), polled) {
+            (Some(lost), _) => Err(ExecutorError::DeviceLost(lost)),
+            (None, Err(e)) => Err(ExecutorError::DeviceLost(e.to_string())),
+            (None, Ok(_)) => Err(error),
         }
-        faults.error.take().map_or(Ok(()), Err)
+    }
+
+    fn fault(&self) -> Option<ExecutorError> {
+        let mut faults = self.lock();
+        match &faults.lost {
+            Some(lost) => Some(ExecutorError::DeviceLost(lost.clone())),
+            None => faults.error.take(),
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Faults> {

@@ -1,0 +1,156 @@
+//! The executor on a device, as the engine uses it: submits, their cuts, bad programs and a lost
+//! device.
+
+#![allow(missing_docs, reason = "a test binary has no public surface")]
+
+use twoclock_core::clock::ManualClock;
+use twoclock_core::engine::EngineCore;
+use twoclock_core::error::Error;
+use twoclock_core::runner::{ModelRunner, RunnerOptions};
+use twoclock_core::sched::SchedulerConfig;
+use twoclock_core::types::SamplingParams;
+use twoclock_shaders::executor::{Executor, ExecutorError};
+use twoclock_shaders::gpu::{DeviceOptions, GpuDevice, SubmitBudget, WgpuExecutor};
+use twoclock_shaders::kernels::residual::{ResidualParams, dispatch};
+use twoclock_shaders::program::{Command, CountId, Program, Slice, StepArgs};
+use twoclock_tests::Synthetic;
+
+fn device() -> WgpuExecutor {
+    let device = pollster::block_on(GpuDevice::open(DeviceOptions::default()));
+    WgpuExecutor::new(device.expect("a Vulkan device; tests/run.sh installs a software one"))
+}
+
+fn tiny() -> Synthetic {
+    Synthetic {
+        hidden_size: 64,
+        intermediate_size: 96,
+        num_hidden_layers: 3,
+        num_attention_heads: 2,
+        num_key_value_heads: 1,
+        head_dim: 32,
+        vocab_size: 100,
+        max_position_embeddings: 128,
+        seed: 7,
+    }
+}
+
+/// Generated ids, and the submits a step took: one a decode step.
+fn generate(executor: &mut WgpuExecutor, max_tokens: usize) -> (Vec<u32>, u64) {
+    let checkpoint = tiny().checkpoint();
+    let config = SchedulerConfig {
+        max_model_len: 128,
+        max_num_batched_tokens: 64,
+        num_blocks: 5,
+        ..SchedulerConfig::default()
+    };
+    let options = RunnerOptions::default();
+    let runner =
+        ModelRunner::load(&mut *executor, &checkpoint, &config, options, |_| ()).expect("loads");
+    let clock = ManualClock::default();
+    let mut engine = EngineCore::new(runner, clock, &checkpoint.config, config).expect("an engine");
+    let params = SamplingParams {
+        max_tokens,
+        ignore_eos: true,
+        ..SamplingParams::default()
+    };
+    let before = engine.runner_mut().executor().submits();
+    let answers = pollster::block_on(engine.generate(vec![(vec![1, 2, 3, 4, 5], params)]));
+    let answer = answers.expect("a device").remove(0).expect("an answer");
+    let after = engine.runner_mut().executor().submits();
+    (answer.token_ids, after - before)
+}
+
+#[test]
+fn a_step_is_one_submit_and_a_long_one_is_cut() {
+    let mut executor = device();
+    let (ids, submits) = generate(&mut executor, 6);
+    assert_eq!(ids.len(), 6);
+    assert_eq!(submits, 6, "one submit a step");
+
+    // A device so slow, by prediction, that every layer is a submit of its own.
+    let slow = SubmitBudget {
+        seconds: 1e-9,
+        bytes_per_second: 1.0,
+        flops_per_second: 1.0,
+    };
+    let mut executor = device().with_submit_budget(slow);
+    let (cut, submits) = generate(&mut executor, 6);
+    assert_eq!(cut, ids, "cuts change nothing");
+    assert_eq!(submits, 6 * 4, "three layers and what follows them");
+}
+
+#[test]
+fn a_lost_device_is_an_error_with_a_name() {
+    let checkpoint = tiny().checkpoint();
+    let config = SchedulerConfig {
+        max_model_len: 128,
+        num_blocks: 5,
+        ..SchedulerConfig::default()
+    };
+    let options = RunnerOptions::default();
+    let runner = ModelRunner::load(device(), &checkpoint, &config, options, |_| ()).expect("loads");
+    let clock = ManualClock::default();
+    let mut engine = EngineCore::new(runner, clock, &checkpoint.config, config).expect("an engine");
+    let params = SamplingParams::default();
+    engine
+        .add_request(vec![1, 2, 3], params)
+        .expect("a request");
+    pollster::block_on(engine.step()).expect("a first step");
+    engine.runner_mut().executor().device().destroy();
+    match pollster::block_on(engine.step()) {
+        Err(Error::Executor(ExecutorError::DeviceLost(_))) => {}
+        other => panic!("expected a lost device, got {other:?}"),
+    }
+    assert!(engine.has_unfinished_requests(), "no request is lost");
+    assert!(engine.runner_mut().executor().device().lost().is_some());
+}
+
+#[test]
+fn a_bad_program_is_refused_and_harms_nothing() {
+    let mut executor = device();
+    let good = executor.create_buffer("x", 1024).expect("memory");
+    let other = executor.create_buffer("y", 1024).expect("memory");
+    let params = ResidualParams { dim4: 16 };
+    let run = |executor: &mut WgpuExecutor, y: Slice, x: Slice| {
+        let command = Command::Dispatch(Box::new(dispatch(params, CountId(0), y, x)));
+        let args = StepArgs {
+            upload: None,
+            counts: vec![1],
+        };
+        executor.launch(&Program::new("bad", vec![command]), &args)
+    };
+    let whole = |buffer| Slice::whole(buffer, 1024);
+    let beyond = Slice {
+        offset: 512,
+        ..whole(good)
+    };
+    for (y, x) in [
+        (whole(other), beyond),
+        (whole(good), whole(good)),
+        (Slice::whole(other, 1023), whole(good)),
+    ] {
+        let refused = run(&mut executor, y, x);
+        assert!(
+            matches!(refused, Err(ExecutorError::Invalid(_))),
+            "{refused:?}"
+        );
+    }
+    assert!(executor.write(good, 1020, &[0; 8]).is_err());
+    let limit = executor.caps().max_buffer_bytes;
+    assert!(matches!(
+        executor.create_buffer("huge", limit + 4),
+        Err(ExecutorError::BufferTooLarge { .. })
+    ));
+
+    executor
+        .write(good, 0, bytemuck::bytes_of(&1f32))
+        .expect("writes");
+    executor
+        .write(other, 0, bytemuck::bytes_of(&2f32))
+        .expect("writes");
+    run(&mut executor, whole(other), whole(good)).expect("a good program");
+    let bytes = pollster::block_on(executor.read(good, 0..4)).expect("reads");
+    assert_eq!(bytes, 3f32.to_le_bytes());
+    executor.destroy_buffer(other);
+    assert!(run(&mut executor, whole(other), whole(good)).is_err());
+}
