@@ -1,0 +1,3 @@
+//! The desktop chat app: what its windows show. `main.rs` opens them.
+
+pub mod app;
