@@ -1,6 +1,10 @@
 //! What was typed. Knows nothing of what it means.
 
-use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::host_executor::DeviceChoice;
 
 /// Runs large language models on the GPU, through WebGPU's shading language.
 #[derive(Debug, Parser)]
@@ -17,6 +21,7 @@ pub struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   twoclock pull smollm2        bring a small model onto this machine
+  twoclock run -m smollm2      talk with it
   twoclock devices             show what it can run on here
   twoclock list                show the models here, and what can be pulled
   twoclock inspect -m smollm2  show what it is
@@ -38,6 +43,36 @@ there is not fetched again.")]
     Pull {
         /// Name in the catalogue (`twoclock list` shows it).
         model: String,
+    },
+    /// Ask a model something, or talk with it.
+    #[command(after_help = "\
+Examples:
+  twoclock run -m smollm2                        talk; Ctrl-C stops an answer
+  twoclock run -m smollm2 -p 'What is rain?'     one question
+  twoclock run -m smollm2 -f notes.txt --raw     go on from a text as it is
+  twoclock run -m smollm2 -p Hi --temperature 0.8 --seed 7 -n 40 --json
+
+The prompt is put into the model's chat template, unless --raw. Answers come token by token.")]
+    Run(RunArgs),
+    /// Measure how well a model predicts a text: mean negative log-probability and perplexity.
+    #[command(after_help = "\
+Example:
+  twoclock eval -m smollm2 --text book.txt --json
+
+Longer texts are scored in windows of the context.")]
+    Eval {
+        /// Name of an installed model, a .gguf file, or a folder.
+        #[arg(short, long)]
+        model: String,
+        /// File with the text, UTF-8.
+        #[arg(long, value_name = "FILE")]
+        text: PathBuf,
+        /// Print one JSON object instead of text.
+        #[arg(long)]
+        json: bool,
+        /// How the model is run.
+        #[command(flatten)]
+        engine: EngineArgs,
     },
     /// Show what a model can run on here.
     Devices {
@@ -71,4 +106,77 @@ Examples:
         /// Name of the model (`twoclock list` shows it).
         model: String,
     },
+}
+
+/// What `run` takes.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Name of an installed model, a .gguf file, or a folder with config.json and .safetensors
+    /// files.
+    #[arg(short, long)]
+    pub model: String,
+    /// The prompt; without -p, -f and --prompt-ids it is a conversation.
+    #[arg(short, long, group = "ask")]
+    pub prompt: Option<String>,
+    /// File with the prompt, UTF-8.
+    #[arg(short, long, group = "ask", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Token ids of the prompt, as they are.
+    #[arg(long, group = "ask", value_delimiter = ',', value_name = "I,J,…")]
+    pub prompt_ids: Option<Vec<u32>>,
+    /// Instructions before the conversation.
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["raw", "prompt_ids"])]
+    pub system: Option<String>,
+    /// Give the text as it is, without the model's chat template.
+    #[arg(long, requires = "ask")]
+    pub raw: bool,
+    /// Go on past the end of the answer.
+    #[arg(long)]
+    pub ignore_eos: bool,
+    /// Spread of the draw; 0 takes the likeliest token each time.
+    #[arg(long, default_value_t = 0.0, value_name = "T")]
+    pub temperature: f32,
+    /// Seed of the draw: the same seed, the same answer.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub seed: u64,
+    /// Most tokens of an answer.
+    #[arg(short = 'n', long, default_value_t = 512, value_name = "N")]
+    pub max_tokens: usize,
+    /// Report the log-probabilities of each token and of this many best ones (with --json).
+    #[arg(long, value_name = "N", requires = "json")]
+    pub logprobs: Option<usize>,
+    /// Print one JSON object when the answer is whole.
+    #[arg(long, requires = "ask")]
+    pub json: bool,
+    /// How the model is run.
+    #[command(flatten)]
+    pub engine: EngineArgs,
+}
+
+/// How a model is run.
+#[derive(Debug, Args)]
+pub struct EngineArgs {
+    /// Number of a device in `twoclock devices`, or cpu for the reference kernels; the best one
+    /// where absent.
+    #[arg(long, value_name = "N|cpu")]
+    pub device: Option<DeviceChoice>,
+    /// Precision of the arithmetic; f32 is the only one so far, and what auto means.
+    #[arg(long, value_enum, default_value_t = ComputeDtype::Auto)]
+    pub compute_dtype: ComputeDtype,
+    /// Longest sequence, prompt and answer together; the model's own, at most 4096, where absent.
+    #[arg(long, value_name = "TOKENS")]
+    pub max_model_len: Option<usize>,
+    /// Memory the model may take, in MiB. Unknown on a GPU unless given; what is free on a
+    /// processor.
+    #[arg(long, value_name = "MIB")]
+    pub memory: Option<u64>,
+}
+
+/// Precision of activations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ComputeDtype {
+    /// What suits the device.
+    Auto,
+    /// Single precision: the exact class.
+    F32,
 }

@@ -1,27 +1,32 @@
 //! The `twoclock` program: takes the command line apart, does the one thing asked for, and says
 //! what went wrong in one sentence. Owns nothing of the engine.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
 use serde_json::json;
 use twoclock::catalogue;
-use twoclock::cli::{Cli, Command};
+use twoclock::cli::{Cli, Command, EngineArgs, RunArgs};
 use twoclock::devices;
+use twoclock::engine::{self, EngineOptions};
+use twoclock::eval;
 use twoclock::files::ModelPath;
 use twoclock::index::Index;
 use twoclock::inspect;
 use twoclock::pull::pull;
 use twoclock::report::Reporter;
+use twoclock::run::{self, Ask, RunOptions};
 use twoclock::store::{Store, human_bytes};
+use twoclock_core::types::SamplingParams;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("twoclock: {e}");
+            eprintln!("twoclock: {e:#}");
             ExitCode::FAILURE
         }
     }
@@ -41,6 +46,33 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             })?;
             let model = pull(entry, &store, Index::from_env, &report)?;
             println!("{}", model.path.display());
+        }
+        Command::Run(args) => run_model(args, &store, &report)?,
+        Command::Eval {
+            model,
+            text,
+            json,
+            engine,
+        } => {
+            let text = read_text(text)?;
+            let checkpoint = ModelPath::resolve(model, &store)?.open()?;
+            let mut engine = engine::load(&checkpoint, &engine_options(engine), &store, &report)?;
+            let bar = report.bar("scoring", None);
+            let progress = |done: usize, _| bar.set_position(done as u64);
+            let evaluation = eval::evaluate(&mut engine, &text, progress);
+            bar.finish_and_clear();
+            engine.core().runner().executor().save_pipelines();
+            let evaluation = evaluation?;
+            if *json {
+                println!("{}", evaluation.as_json());
+            } else {
+                println!(
+                    "{} tokens, {:.5} nats each, perplexity {:.4}",
+                    evaluation.tokens,
+                    evaluation.nll,
+                    evaluation.ppl()
+                );
+            }
         }
         Command::Devices { json } => {
             let found = devices::find();
@@ -65,6 +97,44 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+fn read_text(path: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))
+}
+
+fn engine_options(args: &EngineArgs) -> EngineOptions {
+    EngineOptions {
+        device: args.device.unwrap_or_default(),
+        max_model_len: args.max_model_len,
+        memory_mib: args.memory,
+    }
+}
+
+fn run_model(args: &RunArgs, store: &Store, report: &Reporter) -> anyhow::Result<()> {
+    let ask = match (&args.prompt, &args.file, &args.prompt_ids) {
+        (Some(text), _, _) => Ask::Text(text.clone()),
+        (_, Some(file), _) => Ask::Text(read_text(file)?),
+        (_, _, Some(ids)) => Ask::Ids(ids.clone()),
+        _ => Ask::Conversation,
+    };
+    let options = RunOptions {
+        ask,
+        system: args.system.clone(),
+        raw: args.raw,
+        json: args.json,
+        sampling: SamplingParams {
+            temperature: args.temperature,
+            seed: args.seed,
+            max_tokens: args.max_tokens,
+            ignore_eos: args.ignore_eos,
+            logprobs: args.logprobs,
+            ..SamplingParams::default()
+        },
+        engine: engine_options(&args.engine),
+    };
+    let checkpoint = ModelPath::resolve(&args.model, store)?.open()?;
+    run::run(&checkpoint, options, store, report)
 }
 
 fn list(store: &Store, as_json: bool) -> anyhow::Result<()> {

@@ -87,6 +87,11 @@ impl Store {
         &self.models
     }
 
+    /// Where compiled pipelines are kept, beside the models; it need not exist.
+    pub fn caches(&self) -> PathBuf {
+        self.models.with_file_name("pipelines")
+    }
+
     /// The folder of this model; it need not exist.
     ///
     /// # Errors

@@ -189,6 +189,11 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         &self.scheduler
     }
 
+    /// The runner, to look at.
+    pub fn runner(&self) -> &R {
+        &self.runner
+    }
+
     /// The runner.
     pub fn runner_mut(&mut self) -> &mut R {
         &mut self.runner

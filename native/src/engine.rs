@@ -1,0 +1,73 @@
+//! An engine for one model on one device of this machine: opened, measured against memory, loaded
+//! with a bar, and its compiled pipelines kept when it goes.
+
+use anyhow::Context;
+use indicatif::ProgressBar;
+use twoclock_core::engine::{EngineCore, LlmEngine};
+use twoclock_core::runner::{MemoryPlan, ModelRunner, RunnerOptions};
+use twoclock_core::sched::SchedulerConfig;
+use twoclock_core::text::Tokenizer;
+use twoclock_core::weights::Checkpoint;
+use twoclock_shaders::executor::Executor;
+
+use crate::clock::HostClock;
+use crate::host_executor::{DeviceChoice, HostExecutor};
+use crate::memory;
+use crate::report::Reporter;
+use crate::store::Store;
+
+/// Context where neither the user nor the model asks for less.
+const DEFAULT_CONTEXT: usize = 4096;
+
+/// How an engine is made.
+#[derive(Clone, Debug, Default)]
+pub struct EngineOptions {
+    /// On what.
+    pub device: DeviceChoice,
+    /// Longest sequence; `None` is the model's own, at most 4096.
+    pub max_model_len: Option<usize>,
+    /// Memory the model may take, MiB.
+    pub memory_mib: Option<u64>,
+}
+
+/// The engine of a program on this machine.
+pub type HostEngine = LlmEngine<ModelRunner<HostExecutor>, HostClock>;
+
+/// Loads a checkpoint.
+///
+/// # Errors
+/// No such device, a model that does not fit, files that cannot be read.
+pub fn load(
+    checkpoint: &Checkpoint,
+    options: &EngineOptions,
+    store: &Store,
+    report: &Reporter,
+) -> anyhow::Result<HostEngine> {
+    let tokenizer = Tokenizer::from_assets(&checkpoint.text)?;
+    let caches = store.caches();
+    let executor = HostExecutor::open(options.device, Some(&caches))?;
+    report.detail(&format!("on {executor}"));
+    let model = &checkpoint.config;
+    let max_model_len = options
+        .max_model_len
+        .unwrap_or_else(|| model.max_position_embeddings.min(DEFAULT_CONTEXT));
+    let defaults = SchedulerConfig::default();
+    let config = SchedulerConfig {
+        max_model_len,
+        num_blocks: 1 + max_model_len.div_ceil(defaults.block_size),
+        ..defaults
+    };
+    let plan = MemoryPlan::new(executor.caps(), checkpoint, &config)?;
+    report.detail(&format!("{plan}"));
+    let runner_options = RunnerOptions {
+        memory: memory::budget(executor.caps(), options.memory_mib),
+        ..RunnerOptions::default()
+    };
+    let bar: ProgressBar = report.bar("loading", Some(plan.total()));
+    let progress = |share: f32| bar.set_position((f64::from(share) * plan.total() as f64) as u64);
+    let runner = ModelRunner::load(executor, checkpoint, &config, runner_options, progress);
+    bar.finish_and_clear();
+    let core = EngineCore::new(runner?, HostClock::default(), model, config)
+        .context("the engine cannot be set up")?;
+    Ok(LlmEngine::new(core, tokenizer))
+}

@@ -1,0 +1,70 @@
+//! The `eval` command: how well a model predicts a text.
+
+use anyhow::bail;
+use pollster::block_on;
+use serde_json::{Value, json};
+use twoclock_core::engine::Prompt;
+use twoclock_core::types::SamplingParams;
+
+use crate::engine::HostEngine;
+
+/// How a text was predicted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evaluation {
+    /// Tokens that were predicted: all but the first of each window.
+    pub tokens: usize,
+    /// Mean negative log-probability of one, natural logarithm.
+    pub nll: f64,
+}
+
+impl Evaluation {
+    /// Perplexity.
+    pub fn ppl(&self) -> f64 {
+        self.nll.exp()
+    }
+
+    /// For programs.
+    pub fn as_json(&self) -> Value {
+        json!({"tokens": self.tokens, "nll": self.nll, "ppl": self.ppl()})
+    }
+}
+
+/// Scores a text in windows of the engine's context, each read from its own first token on.
+///
+/// # Errors
+/// A text of fewer than two tokens, or the device's.
+pub fn evaluate(
+    engine: &mut HostEngine,
+    text: &str,
+    mut progress: impl FnMut(usize, usize),
+) -> anyhow::Result<Evaluation> {
+    let ids = engine.tokenizer().encode(text, true, false)?;
+    if ids.len() < 2 {
+        bail!(
+            "the text has {} tokens, but at least 2 are needed to predict one",
+            ids.len()
+        );
+    }
+    let window = engine.core().scheduler().config().max_model_len;
+    let params = SamplingParams {
+        max_tokens: 0,
+        prompt_logprobs: true,
+        ..SamplingParams::default()
+    };
+    let (mut tokens, mut nll) = (0, 0.0);
+    // The last window may be one token long, of which nothing can be predicted.
+    for part in ids.chunks(window).filter(|part| part.len() > 1) {
+        let prompt = Prompt::TokenIds(part.to_vec());
+        let answers = block_on(engine.generate(vec![(prompt, params.clone())]))?;
+        for answer in answers {
+            let logprobs = answer?.completion.prompt_logprobs;
+            tokens += logprobs.len();
+            nll -= logprobs.iter().map(|l| f64::from(l.logprob)).sum::<f64>();
+        }
+        progress(tokens, ids.len());
+    }
+    Ok(Evaluation {
+        tokens,
+        nll: nll / tokens as f64,
+    })
+}

@@ -1,0 +1,170 @@
+//! The executor this machine offers: one of its adapters, or the reference kernels. Owns the choice
+//! and the driver's pipeline cache on disk; knows no model.
+
+use std::fmt;
+use std::fs;
+use std::future::Future;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::str::FromStr;
+
+use pollster::block_on;
+use twoclock_shaders::caps::Caps;
+use twoclock_shaders::cpu::CpuExecutor;
+use twoclock_shaders::executor::{Executor, ExecutorError, Ticket};
+use twoclock_shaders::gpu::{DeviceOptions, GpuDevice, WgpuExecutor, adapters};
+use twoclock_shaders::program::{BufferId, Program, StepArgs};
+
+/// What `--device` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// The best adapter.
+    #[default]
+    Best,
+    /// The adapter of that number in `twoclock devices`.
+    Adapter(usize),
+    /// The reference kernels.
+    Cpu,
+}
+
+impl FromStr for DeviceChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "cpu" => Ok(Self::Cpu),
+            number => number
+                .parse()
+                .map(Self::Adapter)
+                .map_err(|_| "expected a number of `twoclock devices`, or cpu".into()),
+        }
+    }
+}
+
+/// An executor of this machine.
+#[derive(Debug)]
+pub enum HostExecutor {
+    /// An adapter, and where its pipeline cache is kept.
+    Gpu(Box<WgpuExecutor>, Option<PathBuf>),
+    /// The reference kernels.
+    Cpu(CpuExecutor),
+}
+
+impl HostExecutor {
+    /// Opens the chosen device. What the driver compiled in earlier runs is read from `caches`.
+    ///
+    /// # Errors
+    /// [`ExecutorError::NoDevice`].
+    pub fn open(choice: DeviceChoice, caches: Option<&Path>) -> Result<Self, ExecutorError> {
+        let adapter = match choice {
+            DeviceChoice::Cpu => return Ok(Self::Cpu(CpuExecutor::default())),
+            DeviceChoice::Best => 0,
+            DeviceChoice::Adapter(number) => number,
+        };
+        let found = block_on(adapters());
+        let cache = caches
+            .zip(found.get(adapter))
+            .map(|(folder, adapter)| folder.join(format!("{}.pipelines", adapter.cache_key)));
+        let options = DeviceOptions {
+            adapter: Some(adapter).filter(|_| choice != DeviceChoice::Best),
+            // A cache that cannot be read is made anew.
+            pipeline_cache: cache.as_ref().and_then(|path| fs::read(path).ok()),
+        };
+        let device = block_on(GpuDevice::open(options))?;
+        Ok(Self::Gpu(Box::new(WgpuExecutor::new(device)), cache))
+    }
+
+    /// Keeps what the driver compiled for the next run. A cache that cannot be written costs only
+    /// time.
+    pub fn save_pipelines(&self) {
+        let Self::Gpu(gpu, Some(path)) = self else {
+            return;
+        };
+        let Some(data) = gpu.device().pipeline_cache() else {
+            return;
+        };
+        if fs::read(path).is_ok_and(|old| old == data) {
+            return;
+        }
+        let written = path
+            .parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| {
+                // Whole or not at all, also when two programs end at once.
+                let part = path.with_extension(format!("{}.part", std::process::id()));
+                fs::write(&part, &data)?;
+                fs::rename(&part, path)
+            });
+        if let Err(e) = written {
+            tracing::warn!("the pipeline cache was not written: {e}");
+        }
+    }
+}
+
+impl fmt::Display for HostExecutor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gpu(gpu, _) => {
+                let summary = &gpu.device().summary;
+                write!(
+                    f,
+                    "{} ({}, {})",
+                    summary.name, summary.kind, summary.backend
+                )
+            }
+            Self::Cpu(_) => f.write_str("the reference kernels on the processor"),
+        }
+    }
+}
+
+type ReadBack = Pin<Box<dyn Future<Output = Result<Vec<u8>, ExecutorError>>>>;
+
+impl Executor for HostExecutor {
+    fn caps(&self) -> &Caps {
+        match self {
+            Self::Gpu(gpu, _) => gpu.caps(),
+            Self::Cpu(cpu) => cpu.caps(),
+        }
+    }
+
+    fn create_buffer(&mut self, label: &str, bytes: u64) -> Result<BufferId, ExecutorError> {
+        match self {
+            Self::Gpu(gpu, _) => gpu.create_buffer(label, bytes),
+            Self::Cpu(cpu) => cpu.create_buffer(label, bytes),
+        }
+    }
+
+    fn destroy_buffer(&mut self, buffer: BufferId) {
+        match self {
+            Self::Gpu(gpu, _) => gpu.destroy_buffer(buffer),
+            Self::Cpu(cpu) => cpu.destroy_buffer(buffer),
+        }
+    }
+
+    fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), ExecutorError> {
+        match self {
+            Self::Gpu(gpu, _) => gpu.write(buffer, offset, data),
+            Self::Cpu(cpu) => cpu.write(buffer, offset, data),
+        }
+    }
+
+    fn launch(&mut self, program: &Program, args: &StepArgs) -> Result<Ticket, ExecutorError> {
+        match self {
+            Self::Gpu(gpu, _) => gpu.launch(program, args),
+            Self::Cpu(cpu) => cpu.launch(program, args),
+        }
+    }
+
+    fn read(
+        &mut self,
+        buffer: BufferId,
+        range: Range<u64>,
+    ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static {
+        let back: ReadBack = match self {
+            Self::Gpu(gpu, _) => Box::pin(gpu.read(buffer, range)),
+            Self::Cpu(cpu) => Box::pin(cpu.read(buffer, range)),
+        };
+        back
+    }
+}

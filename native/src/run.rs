@@ -1,0 +1,112 @@
+//! The `run` command: one prompt and its answer, or a conversation.
+
+use std::io::Write;
+
+use anyhow::{Context, bail};
+use twoclock_core::chat::{ChatSession, Message};
+use twoclock_core::engine::Prompt;
+use twoclock_core::text::ChatTemplate;
+use twoclock_core::types::{SamplingParams, TokenId};
+use twoclock_core::weights::Checkpoint;
+
+use crate::answer::{answer, as_json};
+use crate::conversation;
+use crate::engine::{self, EngineOptions};
+use crate::host_time;
+use crate::interrupt;
+use crate::report::Reporter;
+use crate::store::Store;
+
+/// What is asked of the model.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    /// A text.
+    Text(String),
+    /// Ids, as they are.
+    Ids(Vec<TokenId>),
+    /// A conversation on the terminal.
+    Conversation,
+}
+
+/// How it is asked.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// What.
+    pub ask: Ask,
+    /// Instructions before the conversation.
+    pub system: Option<String>,
+    /// The text as it is, without the model's chat template.
+    pub raw: bool,
+    /// Print one JSON object.
+    pub json: bool,
+    /// How tokens are drawn.
+    pub sampling: SamplingParams,
+    /// On what.
+    pub engine: EngineOptions,
+}
+
+/// Runs a model.
+///
+/// # Errors
+/// Whatever keeps the prompt from being answered.
+pub fn run(
+    checkpoint: &Checkpoint,
+    options: RunOptions,
+    store: &Store,
+    report: &Reporter,
+) -> anyhow::Result<()> {
+    // What is asked is settled before the model is loaded, so that a mistake costs no wait.
+    let template = || ChatTemplate::from_assets(&checkpoint.text, Some(host_time::strftime()));
+    let opening = || {
+        options
+            .system
+            .as_ref()
+            .map_or_else(ChatSession::new, ChatSession::with_system)
+    };
+    let prompt = match &options.ask {
+        Ask::Conversation if options.json => {
+            bail!("--json needs a prompt: give -p, -f or --prompt-ids");
+        }
+        Ask::Conversation => {
+            let template = template()?;
+            let mut engine = engine::load(checkpoint, &options.engine, store, report)?;
+            let ended =
+                conversation::converse(&mut engine, &template, opening(), &options.sampling);
+            engine.core().runner().executor().save_pipelines();
+            return ended;
+        }
+        Ask::Ids(ids) => Prompt::TokenIds(ids.clone()),
+        Ask::Text(text) if options.raw => Prompt::Text(text.clone()),
+        Ask::Text(text) => {
+            let template = template().context("use --raw to give the text as it is")?;
+            let mut session = opening();
+            session.push(Message::user(text.clone()));
+            Prompt::Templated(session.render(&template)?)
+        }
+    };
+    let mut engine = engine::load(checkpoint, &options.engine, store, report)?;
+    interrupt::listen();
+    let mut out = std::io::stdout().lock();
+    let show = |text: &str| {
+        if !options.json {
+            // Nobody reading any more is no reason to fail.
+            let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        }
+    };
+    let given = answer(
+        &mut engine,
+        prompt,
+        options.sampling.clone(),
+        interrupt::take,
+        show,
+    );
+    engine.core().runner().executor().save_pipelines();
+    let given = given?;
+    if options.json {
+        println!("{}", as_json(&given));
+    } else {
+        println!();
+        report.detail(&conversation::speed(&given.completion));
+    }
+    Ok(())
+}
