@@ -7,6 +7,7 @@ mod attention;
 mod embed;
 mod gather_rows;
 mod glu;
+mod jit;
 mod kv_write;
 mod matmul;
 mod residual;
