@@ -1,6 +1,6 @@
-// y = x Wᵀ, a lane four rows, a workgroup TOKENS tokens: for processors. No barrier, no workgroup
+// y = x Wᵀ, a lane ROWS rows, a workgroup TOKENS tokens: for processors. No barrier, no workgroup
 // memory; the weights of a row lie in one lane, inputs are shared by all. The chain:
-// kernels/matmul.rs. Grid: (tokens / TOKENS, rows / (4 LANES)).
+// kernels/matmul.rs. Grid: (tokens / TOKENS, rows / (ROWS LANES)).
 // use: act, input, order, quant, chain
 
 struct Params {
@@ -22,66 +22,57 @@ struct Params {
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-  let token = TOKENS * group.x;
+  let first_token = TOKENS * group.x;
+  let first_row = ROWS * LANES * group.y;
   // Borders are clamped, not branched on: every lane stays active for the others.
-  let second = min(token + TOKENS - 1u, p.tokens - 1u);
-  let row = 4u * LANES * group.y + lane;
-  let r = min(vec4<u32>(row) + LANES * vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(p.rows - 1u));
-  var a0 = vec4<f32>();
-  var a1 = vec4<f32>();
-  var t0 = vec4<f32>();
-  var t1 = vec4<f32>();
+  var token: array<u32, TOKENS>;
+  for (var n = 0u; n < TOKENS; n++) { token[n] = min(first_token + n, p.tokens - 1u); }
+  // ROWS, but out of the compiler's sight (no matrix is that wide): loops over rows shall stay
+  // loops. Drivers unroll what they can count or what indexes an array, hoist the loads of all
+  // rows, and run out of registers: several times longer to compile, and slower.
+  let rows = ROWS + (p.groups >> 30u);
+
+  // Of the span at work, and of all before it: [row][token].
+  var a: array<array<f32, TOKENS>, ROWS>;
+  var total: array<array<f32, TOKENS>, ROWS>;
   for (var g = 0u; g < p.groups; g++) {
-    let x0 = group_input(token, p.act_stride, g, lane);
-    let x1 = group_input(second, p.act_stride, g, lane);
-    let s0 = group_sum(x0);
-    let s1 = group_sum(x1);
-    {
-      let q = group_weights(r.x, p.groups, g);
-      let scale = group_scale(r.x, p.groups, g);
-      a0.x = group_add(a0.x, group_dot(q, x0), s0, scale);
-      if (TOKENS == 2u) { a1.x = group_add(a1.x, group_dot(q, x1), s1, scale); }
+    var x: array<array<vec4<f32>, 8>, TOKENS>;
+    var s: array<f32, TOKENS>;
+    for (var n = 0u; n < TOKENS; n++) {
+      x[n] = group_input(token[n], p.act_stride, g, lane);
+      s[n] = group_sum(x[n]);
     }
-    {
-      let q = group_weights(r.y, p.groups, g);
-      let scale = group_scale(r.y, p.groups, g);
-      a0.y = group_add(a0.y, group_dot(q, x0), s0, scale);
-      if (TOKENS == 2u) { a1.y = group_add(a1.y, group_dot(q, x1), s1, scale); }
-    }
-    {
-      let q = group_weights(r.z, p.groups, g);
-      let scale = group_scale(r.z, p.groups, g);
-      a0.z = group_add(a0.z, group_dot(q, x0), s0, scale);
-      if (TOKENS == 2u) { a1.z = group_add(a1.z, group_dot(q, x1), s1, scale); }
-    }
-    {
-      let q = group_weights(r.w, p.groups, g);
-      let scale = group_scale(r.w, p.groups, g);
-      a0.w = group_add(a0.w, group_dot(q, x0), s0, scale);
-      if (TOKENS == 2u) { a1.w = group_add(a1.w, group_dot(q, x1), s1, scale); }
+    for (var i = 0u; i < rows; i++) {
+      let row = min(first_row + LANES * i + lane, p.rows - 1u);
+      let q = group_weights(row, p.groups, g);
+      let scale = group_scale(row, p.groups, g);
+      let at = min(i, ROWS - 1u);
+      for (var n = 0u; n < TOKENS; n++) {
+        a[at][n] = group_add(a[at][n], group_dot(q, x[n]), s[n], scale);
+      }
     }
     // One loop over groups with a branch here: a loop over the groups of a span inside a loop over
     // spans is unrolled by software drivers, at five times the compile time.
     if ((g & 3u) == 3u) {
-      t0 += a0;
-      a0 = vec4<f32>();
-      if (TOKENS == 2u) {
-        t1 += a1;
-        a1 = vec4<f32>();
+      for (var i = 0u; i < rows; i++) {
+        let at = min(i, ROWS - 1u);
+        for (var n = 0u; n < TOKENS; n++) {
+          total[at][n] += a[at][n];
+          a[at][n] = 0.0;
+        }
       }
     }
   }
-  // A short last span; else + 0, which changes no bit of a sum that began at + 0.
-  t0 += a0;
-  t1 += a1;
-  if (p.norm != 0u) {
-    t0 *= rstd[token];
-    t1 *= rstd[second];
-  }
-  for (var i = 0u; i < 4u; i++) {
-    if (row + i * LANES < p.rows) {
-      y[token * p.y_stride + p.y_offset + row + i * LANES] = t0[i];
-      if (second != token) { y[second * p.y_stride + p.y_offset + row + i * LANES] = t1[i]; }
+  for (var i = 0u; i < rows; i++) {
+    let row = first_row + LANES * i + lane;
+    let at = min(i, ROWS - 1u);
+    for (var n = 0u; n < TOKENS; n++) {
+      // A short last span; else + 0, which changes no bit of a sum that began at + 0.
+      var sum = total[at][n] + a[at][n];
+      if (p.norm != 0u) { sum *= rstd[token[n]]; }
+      if (row < p.rows && first_token + n < p.tokens) {
+        y[token[n] * p.y_stride + p.y_offset + row] = sum;
+      }
     }
   }
 }

@@ -51,9 +51,9 @@ pub const KERNEL: Kernel = Kernel {
 /// A body with its constants: what a lane, a workgroup and a token's neighbours share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Regime {
-    /// Processors, any number of tokens: a lane owns four rows.
+    /// Processors, any number of tokens: a lane owns four rows, or eight that several tokens share.
     Row {
-        /// Tokens a workgroup computes: 1 or 2.
+        /// Tokens a workgroup computes: 1, 2 or 4.
         tokens: u32,
         /// How inputs reach the lanes.
         input: RowInput,
@@ -83,6 +83,15 @@ pub enum RowInput {
 }
 
 impl RowInput {
+    /// Tokens that share a row's loads and unpacking. With broadcasts eight would gain a tenth over
+    /// four, with loads four as much over two; either doubles the compile time, to a second.
+    fn most_tokens(self) -> u32 {
+        match self {
+            Self::Uniform => 2,
+            Self::Subgroup4 | Self::Subgroup8 => 4,
+        }
+    }
+
     fn module(self) -> &'static str {
         match self {
             Self::Uniform => "input_uniform",
@@ -105,11 +114,8 @@ impl Regime {
                     }
                     _ => (RowInput::Uniform, 8),
                 };
-                // Two tokens share a row's unpacking; with uniform loads that costs more than it
-                // saves, and a second of compile time.
-                let pair = tokens > 1 && input != RowInput::Uniform;
                 Self::Row {
-                    tokens: 1 + u32::from(pair),
+                    tokens: tokens.clamp(1, input.most_tokens()).next_power_of_two(),
                     input,
                     lanes,
                 }
@@ -140,7 +146,10 @@ impl Regime {
             inputs.push((input, lanes));
         }
         let rows = inputs.into_iter().flat_map(|(input, lanes)| {
-            [1, 2].map(|tokens| Self::Row {
+            let tokens = [1, 2, 4]
+                .into_iter()
+                .take_while(move |&n| n <= input.most_tokens());
+            tokens.map(move |tokens| Self::Row {
                 tokens,
                 input,
                 lanes,
@@ -163,7 +172,7 @@ impl Regime {
     /// Rows a workgroup computes.
     pub fn rows(self, groups: u32) -> u32 {
         match self {
-            Self::Row { lanes, .. } => 4 * lanes,
+            Self::Row { tokens, lanes, .. } => row_rows(tokens) * lanes,
             Self::Gemv { .. } => {
                 let spans = groups.div_ceil(SPAN_GROUPS).clamp(1, 64);
                 4 * (64 / spans)
@@ -181,6 +190,7 @@ impl Regime {
                 lanes,
             } => KernelKey::plain("matmul", "matmul_row")
                 .constant("LANES", lanes)
+                .constant("ROWS", row_rows(tokens))
                 .constant("TOKENS", tokens)
                 .module("input", input.module()),
             Self::Gemv { tokens } => {
@@ -195,6 +205,11 @@ impl Regime {
             .module("quant", format.module())
             .module("chain", "chain_f32")
     }
+}
+
+/// Rows a lane of `matmul_row`: more share the inputs, fewer make more workgroups of one token.
+fn row_rows(tokens: u32) -> u32 {
+    if tokens == 1 { 4 } else { 8 }
 }
 
 /// Tokens a workgroup of this variant computes, and the dimension of the grid that counts them.
@@ -313,9 +328,9 @@ mod tests {
         let tokens = [1, 2, 3, 8, 9, 64, 65].map(|n| Regime::choose(&gpu, n).tokens());
         assert_eq!(tokens, [1, 2, 4, 8, 16, 16, 32]);
         let mut cpu = Caps::reference();
-        assert_eq!(Regime::choose(&cpu, 34).tokens(), 1);
+        assert_eq!(Regime::choose(&cpu, 1).tokens(), 1);
         cpu.subgroups = Some((8, 8));
-        assert_eq!(Regime::choose(&cpu, 34).tokens(), 2);
+        assert_eq!(Regime::choose(&cpu, 34).tokens(), 4);
         cpu.subgroups = Some((4, 16));
         assert!(matches!(
             Regime::choose(&cpu, 34),

@@ -23,12 +23,12 @@ fn cpu_time() -> Duration {
 /// Whether the engine asks for this variant on such a device.
 fn asked_for(caps: &Caps, key: &KernelKey) -> bool {
     match key.kernel {
-        "matmul" => [1, 2, 4, 8, 9, 65].iter().any(|&tokens| {
+        "matmul" => [1, 2, 3, 8, 9, 65].iter().any(|&tokens| {
             let regime = Regime::choose(caps, tokens);
-            WeightFormat::ALL
-                .iter()
-                .flat_map(|&f| ActLayout::ALL.iter().map(move |&l| regime.key(f, l)))
-                .any(|asked| asked == *key)
+            WeightFormat::ALL.iter().any(|&format| {
+                let asked = |layout: &ActLayout| regime.key(format, *layout) == *key;
+                ActLayout::ALL.iter().any(asked)
+            })
         }),
         _ => match caps.kind {
             DeviceKind::Cpu => !key.body.ends_with("_workgroup"),
