@@ -63,8 +63,8 @@ pub fn load(
         memory: memory::budget(executor.caps(), options.memory_mib),
         ..RunnerOptions::default()
     };
-    let bar: ProgressBar = report.bar("loading", Some(plan.total()));
-    let progress = |share: f32| bar.set_position((f64::from(share) * plan.total() as f64) as u64);
+    let bar: ProgressBar = report.bar("loading", Some(plan.weights));
+    let progress = |share: f32| bar.set_position((f64::from(share) * plan.weights as f64) as u64);
     let runner = ModelRunner::load(executor, checkpoint, &config, runner_options, progress);
     bar.finish_and_clear();
     let core = EngineCore::new(runner?, HostClock::default(), model, config)
