@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Opens the page of `web/` in headless Chromium and waits for its verdict.
+"""Opens pages in headless Chromium and waits for their verdicts.
 
-usage: smoke.py SITE, where SITE is a folder with index.html and pkg/.
+usage: smoke.py SITE, where SITE is a folder with index.html and pkg/ (the page of `web/`), and
+shaders.html and shaders.json (every variant of every kernel).
 
-Serves SITE on this machine, adds one page that shows index.html in a frame and sends back what
-stands in its #result, and succeeds only if that passes. Python's own library and a Chromium are all
-it needs. Exit status: 0 pass, 1 the page failed, 2 the browser did not get that far.
+Serves SITE on this machine, adds one page that shows each of those in a frame and sends back what
+stands in its #result, and succeeds only if all pass. Python's own library and a Chromium are all it
+needs. Exit status: 0 pass, 1 a page failed, 2 the browser did not get that far.
 """
 
 import functools
@@ -20,7 +21,14 @@ import threading
 
 TIMEOUT_S = 180
 
-WATCH = b"""<!DOCTYPE html><iframe src="/index.html"></iframe><script>
+# Each page, and how its verdict begins when it has really done its work.
+PAGES = {
+    "index.html": "PASS: residual: ",
+    "shaders.html": "PASS: shaders: ",
+}
+
+WATCH = b"""<!DOCTYPE html><iframe></iframe><script>
+document.querySelector('iframe').src = location.search.slice(1);
 const timer = setInterval(() => {
   const result = document.querySelector('iframe').contentDocument?.getElementById('result');
   if (!result || result.dataset.state === 'running') return;
@@ -42,7 +50,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         super().__init__(*args, **kwargs)
 
     def do_GET(self):
-        if self.path != "/watch":
+        if not self.path.startswith("/watch"):
             return super().do_GET()
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
@@ -73,6 +81,21 @@ def main():
     handler = functools.partial(Handler, directory=sys.argv[1], verdicts=verdicts)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    status = 0
+    for page, pass_text in PAGES.items():
+        url = f"http://127.0.0.1:{server.server_port}/watch?/{page}"
+        verdict = watch(browser, url, verdicts)
+        if verdict is None:
+            return 2
+        state, _, text = verdict.partition(" ")
+        print(f"{page}: {text}")
+        if state != "pass" or not text.startswith(pass_text):
+            status = 1
+    return status
+
+
+def watch(browser, url, verdicts):
+    """The verdict of one page; None where the browser gives none."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         command = [
             browser,
@@ -86,7 +109,7 @@ def main():
             "--disable-sync",
             "--no-proxy-server",
             f"--user-data-dir={profile}",
-            f"http://127.0.0.1:{server.server_port}/watch",
+            url,
         ]
         log = open(os.path.join(profile, "log"), "w+")
         process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -96,14 +119,12 @@ def main():
             log.seek(0)
             print(log.read()[-2000:], file=sys.stderr)
             print(f"the page gave no verdict in {TIMEOUT_S} s (the browser's last words are above)", file=sys.stderr)
-            return 2
+            return None
         finally:
             process.terminate()
             process.wait()
             log.close()
-    state, _, text = verdict.partition(" ")
-    print(text)
-    return 0 if state == "pass" and text.startswith("PASS: residual: ") else 1
+    return verdict
 
 
 sys.exit(main())
