@@ -1,6 +1,6 @@
 //! A step's sequences as the step buffer's words: ids, positions, slots, sequence records, attention
 //! work, logits rows, sampling records and block tables. Knows the order of
-//! [`step`](twoclock_shaders::kernels::step), no model and no device.
+//! [`twoclock_shaders::kernels::step`], no model and no device.
 
 use crate::model::{DECODES, NUM_COUNTS, PARTS, TILES, TOKENS};
 use crate::sched::{ScheduledSequence, SchedulerConfig, SchedulerOutput};

@@ -7,11 +7,11 @@
 //!
 //! - Queries are multiplied by the scale first. A score is pieces of 16 dims, each a `vec4` chain
 //!   of `fma` joined as (x+y)+(z+w); pieces are summed in order.
-//! - Keys form blocks of [`BLOCK_KEYS`](super::step::BLOCK_KEYS), aligned to absolute position.
+//! - Keys form blocks of [`BLOCK_KEYS`], aligned to absolute position.
 //!   A block stands alone: m = maximum of the scores it sees, l = Σ exp(s − m) and
 //!   o = Σ exp(s − m) · v, key by key from zero, o by `fma`. A key that a query does not see takes
 //!   no part, whatever its page holds.
-//! - Blocks merge in order into parts of [`PART_KEYS`](super::step::PART_KEYS), parts in order into
+//! - Blocks merge in order into parts of [`PART_KEYS`], parts in order into
 //!   the whole, both from (m, l, o) = (−1e30, 0, 0): m' = max(m, mₙ),
 //!   o' = fma(o, e(m − m'), oₙ · e(mₙ − m')), l' likewise. A block or part of which a query sees
 //!   nothing is left out.
