@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a fresh clone to a first look: a Vulkan driver where none is found, the program, a small
-# model. Can be run again: what is there is not fetched or built anew.
+# From a fresh clone to a first answer: a Vulkan driver where none is found, the program, a small
+# model, one prompt. Can be run again: what is there is not fetched or built anew.
 # TWOCLOCK_NO_INSTALL=1 forbids installing system packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,7 +20,12 @@ say "A small model"
 need_index
 "$twoclock" pull smollm2 >/dev/null || die "The model did not come (above). Run this again: it goes on where it was cut."
 
-"$twoclock" inspect -m smollm2
+say "One prompt"
+prompt='Why is the sky blue? Answer in one sentence.'
+echo "> $prompt"
+"$twoclock" run -m smollm2 -p "$prompt" -n 64 || die "The model did not answer (above)."
 
 say "Done"
-echo "Next: '$twoclock help' shows what it can do, and 'bash tests/run.sh' checks all of it."
+echo "Next, talk to it:
+
+  $twoclock run -m smollm2"
