@@ -2,7 +2,7 @@
 //! in queue order. Knows no graphics API.
 
 use crate::caps::Caps;
-use crate::program::{BufferId, Program, StepArgs};
+use crate::program::{BufferId, Dispatch, Program, Slice, StepArgs};
 use std::future::Future;
 use std::ops::Range;
 use thiserror::Error;
@@ -42,6 +42,39 @@ pub enum ExecutorError {
     /// cannot be linked or compiled: a fault of the program's builder.
     #[error("invalid command: {0}")]
     Invalid(String),
+}
+
+/// The grid of a dispatch in a step with these counts.
+///
+/// # Errors
+/// [`ExecutorError::Invalid`] for a count the step does not give and a grid no device with these
+/// caps takes.
+pub(crate) fn step_grid(
+    dispatch: &Dispatch,
+    counts: &[u32],
+    caps: &Caps,
+) -> Result<[u32; 3], ExecutorError> {
+    let invalid = |what: String| ExecutorError::Invalid(format!("{}: {what}", dispatch.key));
+    let grid = dispatch
+        .resolve_grid(counts)
+        .ok_or_else(|| invalid(format!("the step gives {} counts only", counts.len())))?;
+    if grid.iter().any(|&n| n > caps.max_workgroups) {
+        return Err(invalid(format!("grid {grid:?} exceeds the device's limit")));
+    }
+    Ok(grid)
+}
+
+/// Checks what every device asks of a copy.
+///
+/// # Errors
+/// [`ExecutorError::Invalid`] for windows of different lengths or of one buffer.
+pub(crate) fn check_copy(src: &Slice, dst: &Slice) -> Result<(), ExecutorError> {
+    if src.bytes == dst.bytes && src.buffer != dst.buffer {
+        return Ok(());
+    }
+    Err(ExecutorError::Invalid(format!(
+        "a copy from {src:?} to {dst:?}: windows must be equally long and in different buffers"
+    )))
 }
 
 /// Names a launched program; tickets of one executor grow.

@@ -49,11 +49,11 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// Workgroups in a step with these counts.
-    pub fn resolve(self, counts: &[u32]) -> u32 {
+    /// Workgroups in a step with these counts; `None` where the count is not among them.
+    pub fn resolve(self, counts: &[u32]) -> Option<u32> {
         match self {
-            Self::Fixed(n) => n,
-            Self::Count { count, tile } => counts.get(count.0).copied().unwrap_or(0).div_ceil(tile),
+            Self::Fixed(n) => Some(n),
+            Self::Count { count, tile } => Some(counts.get(count.0)?.div_ceil(tile)),
         }
     }
 }
@@ -83,9 +83,10 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    /// Workgroups in a step with these counts.
-    pub fn resolve_grid(&self, counts: &[u32]) -> [u32; 3] {
-        self.grid.map(|extent| extent.resolve(counts))
+    /// Workgroups in a step with these counts; `None` where one it names is not among them.
+    pub fn resolve_grid(&self, counts: &[u32]) -> Option<[u32; 3]> {
+        let [x, y, z] = self.grid.map(|extent| extent.resolve(counts));
+        Some([x?, y?, z?])
     }
 }
 
@@ -94,7 +95,7 @@ impl Dispatch {
 pub enum Command {
     /// Run a kernel.
     Dispatch(Box<Dispatch>),
-    /// Copy `bytes` of `src` to the start of `dst`; both windows are equally long.
+    /// Copy `src` to `dst`: windows of equal length, in different buffers.
     Copy {
         /// From.
         src: Slice,

@@ -9,6 +9,7 @@ use twoclock_core::error::Error;
 use twoclock_core::runner::{ModelRunner, RunnerOptions};
 use twoclock_core::sched::SchedulerConfig;
 use twoclock_core::types::SamplingParams;
+use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::{Executor, ExecutorError};
 use twoclock_shaders::gpu::{DeviceOptions, GpuDevice, SubmitBudget, WgpuExecutor};
 use twoclock_shaders::kernels::residual::{ResidualParams, dispatch};
@@ -153,4 +154,54 @@ fn a_bad_program_is_refused_and_harms_nothing() {
     assert_eq!(bytes, 3f32.to_le_bytes());
     executor.destroy_buffer(other);
     assert!(run(&mut executor, whole(other), whole(good)).is_err());
+}
+
+/// Every step that cannot be is refused, and what was launched before it still happens.
+fn refuses_bad_steps(executor: &mut impl Executor) {
+    let x = executor.create_buffer("x", 1024).expect("memory");
+    let y = executor.create_buffer("y", 1024).expect("memory");
+    executor.write(x, 0, &1f32.to_le_bytes()).expect("writes");
+    executor.write(y, 0, &2f32.to_le_bytes()).expect("writes");
+    let whole = |buffer| Slice::whole(buffer, 1024);
+    let sum = || {
+        let params = ResidualParams { dim4: 16 };
+        Command::Dispatch(Box::new(dispatch(params, CountId(0), whole(y), whole(x))))
+    };
+    let mut launch = |command, counts: Vec<u32>| {
+        let upload = None;
+        executor.launch(
+            &Program::new("step", vec![command]),
+            &StepArgs { upload, counts },
+        )
+    };
+    launch(sum(), vec![1]).expect("a good step");
+    let half = Slice::whole(y, 512);
+    let copy = |src, dst| Command::Copy { src, dst };
+    for (command, counts) in [
+        (sum(), vec![]),
+        (sum(), vec![65536 * 1024]),
+        (copy(half, whole(x)), vec![]),
+        (copy(half, Slice::whole(y, 512)), vec![]),
+    ] {
+        let refused = launch(command, counts);
+        assert!(
+            matches!(refused, Err(ExecutorError::Invalid(_))),
+            "{refused:?}"
+        );
+    }
+    let bytes = pollster::block_on(executor.read(x, 0..4)).expect("reads");
+    assert_eq!(bytes, 3f32.to_le_bytes());
+    let mut launch = |command| {
+        let program = Program::new("copy", vec![command]);
+        executor.launch(&program, &StepArgs::default())
+    };
+    launch(copy(half, Slice::whole(x, 512))).expect("a good copy");
+    let bytes = pollster::block_on(executor.read(x, 0..4)).expect("reads");
+    assert_eq!(bytes, 2f32.to_le_bytes());
+}
+
+#[test]
+fn a_bad_step_is_refused_and_costs_no_other() {
+    refuses_bad_steps(&mut device());
+    refuses_bad_steps(&mut CpuExecutor::default());
 }

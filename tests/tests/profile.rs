@@ -78,7 +78,7 @@ impl<E: Executor> Executor for Alone<E> {
             let (name, grid, buffer) = match &part.commands()[0] {
                 Command::Dispatch(d) => (
                     format!("{} {}", d.key.body, d.key.slot("quant").unwrap_or("")),
-                    d.resolve_grid(&args.counts),
+                    d.resolve_grid(&args.counts).unwrap_or_default(),
                     d.bindings[0].buffer,
                 ),
                 Command::Copy { dst, .. } => ("copy".to_owned(), [1; 3], dst.buffer),

@@ -139,6 +139,44 @@ fn baseline_variants_keep_webgpu_limits() {
     }
 }
 
+/// Bodies only GPUs run. Every other one may run on a processor, software drivers included, where
+/// barriers are dear.
+const GPU_BODIES: [&str; 3] = ["_workgroup", "_gemv", "_tile"];
+
+#[test]
+fn processors_get_bodies_without_barriers() {
+    let mut gpu_only = 0;
+    for (kernel, key) in variants() {
+        let (module, text) = parse(kernel, &key);
+        let barriers = text.contains("workgroupBarrier");
+        let shared = module
+            .global_variables
+            .iter()
+            .any(|(_, var)| var.space == AddressSpace::WorkGroup);
+        if GPU_BODIES.iter().any(|end| key.body.ends_with(end)) {
+            gpu_only += usize::from(barriers && shared);
+        } else {
+            assert!(!barriers && !shared, "{key} waits for other lanes");
+        }
+    }
+    assert!(gpu_only > 0, "barriers are found where they are");
+}
+
+#[test]
+fn what_a_processor_is_given_is_for_processors() {
+    use twoclock_shaders::kernels::matmul::Regime;
+    for subgroups in [None, Some((4, 4)), Some((8, 8)), Some((4, 128))] {
+        let caps = Caps {
+            subgroups,
+            ..Caps::reference()
+        };
+        for tokens in [1, 2, 8, 9, 64, 65, 512] {
+            let regime = Regime::choose(&caps, tokens);
+            assert!(matches!(regime, Regime::Row { .. }), "{regime:?}");
+        }
+    }
+}
+
 #[test]
 fn every_kernel_has_a_reference() {
     let mut ours: Vec<&str> = ALL.iter().map(|kernel| kernel.name).collect();

@@ -2,12 +2,16 @@
 
 use thiserror::Error;
 
+/// Most tokens a step can have: kernels count them in one dimension of a grid, and devices promise
+/// no more workgroups in one (WebGPU's `maxComputeWorkgroupsPerDimension`).
+pub const MAX_BATCHED_TOKENS: usize = 65535;
+
 /// Limits of one engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerConfig {
     /// Most sequences in one step.
     pub max_num_seqs: usize,
-    /// Most tokens in one step.
+    /// Most tokens in one step, up to [`MAX_BATCHED_TOKENS`].
     pub max_num_batched_tokens: usize,
     /// Longest sequence, prompt and answer together.
     pub max_model_len: usize,
@@ -52,6 +56,9 @@ impl SchedulerConfig {
         if let Some(&(name, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return Err(ConfigError::Zero { name });
         }
+        if self.max_num_batched_tokens > MAX_BATCHED_TOKENS {
+            return Err(ConfigError::BatchedTokens(self.max_num_batched_tokens));
+        }
         if !matches!(self.block_size, 16 | 32) {
             return Err(ConfigError::BlockSize(self.block_size));
         }
@@ -71,6 +78,11 @@ pub enum ConfigError {
         /// The limit.
         name: &'static str,
     },
+    /// More tokens than a grid counts.
+    #[error(
+        "max_num_batched_tokens is {0}, but a step has {MAX_BATCHED_TOKENS} tokens at most: lower it"
+    )]
+    BatchedTokens(usize),
     /// Kernels know two page sizes.
     #[error("block_size is {0}, but KV pages hold 16 or 32 tokens")]
     BlockSize(usize),
@@ -108,6 +120,11 @@ mod tests {
                 name: "max_prefill_chunk"
             })
         );
+        let step = SchedulerConfig {
+            max_num_batched_tokens: 65536,
+            ..ok.clone()
+        };
+        assert_eq!(step.validate(), Err(ConfigError::BatchedTokens(65536)));
         let page = SchedulerConfig {
             block_size: 24,
             ..ok.clone()

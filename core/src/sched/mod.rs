@@ -15,7 +15,7 @@ pub mod scheduler;
 mod scheduler_tests;
 
 pub use block_pool::{BlockId, BlockPool};
-pub use config::{ConfigError, SchedulerConfig};
+pub use config::{ConfigError, MAX_BATCHED_TOKENS, SchedulerConfig};
 pub use error::RequestError;
 pub use kv_cache_manager::{KvCacheManager, KvGroupSpec};
 pub use output::{

@@ -4,7 +4,7 @@
 use super::bound::{Bound, Window};
 use super::{CpuKernel, KERNELS};
 use crate::caps::Caps;
-use crate::executor::{Executor, ExecutorError, Ticket};
+use crate::executor::{Executor, ExecutorError, Ticket, check_copy, step_grid};
 use crate::kernel::Access;
 use crate::kernels;
 use crate::program::{BufferId, Command, Dispatch, Program, Slice, StepArgs};
@@ -56,7 +56,7 @@ impl CpuExecutor {
     }
 
     fn dispatch(&mut self, dispatch: &Dispatch, counts: &[u32]) -> Result<(), ExecutorError> {
-        let grid = dispatch.resolve_grid(counts);
+        let grid = step_grid(dispatch, counts, &self.caps)?;
         let invalid = |what: String| ExecutorError::Invalid(format!("{}: {what}", dispatch.key));
         let kernel =
             kernels::find(dispatch.key.kernel).ok_or_else(|| invalid("no such kernel".into()))?;
@@ -68,9 +68,6 @@ impl CpuExecutor {
             || dispatch.params.len() != kernel.params_bytes()
         {
             return Err(invalid("bindings or parameters do not fit".into()));
-        }
-        if grid.iter().any(|&n| n > self.caps.max_workgroups) {
-            return Err(invalid(format!("grid {grid:?} exceeds the device's limit")));
         }
         let ranges = dispatch
             .bindings
@@ -199,6 +196,7 @@ impl Executor for CpuExecutor {
             match command {
                 Command::Dispatch(dispatch) => self.dispatch(dispatch, &args.counts)?,
                 Command::Copy { src, dst } => {
+                    check_copy(src, dst)?;
                     let words = {
                         let range = self.words(src)?;
                         self.buffers[src.buffer.0 as usize]

@@ -7,7 +7,7 @@ use super::device::GpuDevice;
 use super::pipelines::Pipelines;
 use super::read::ReadBack;
 use crate::caps::{Caps, DeviceKind};
-use crate::executor::{Executor, ExecutorError, Ticket};
+use crate::executor::{Executor, ExecutorError, Ticket, check_copy, step_grid};
 use crate::program::{BufferId, Command, Program, ProgramId, Slice, StepArgs};
 use std::collections::HashMap;
 use std::future::Future;
@@ -112,9 +112,30 @@ impl WgpuExecutor {
         }
     }
 
+    /// The grids of a program's dispatches. Whatever can be wrong with a step is found here, before
+    /// anything is recorded: what waits to be submitted is the work of other launches.
+    fn grids(&self, program: &Program, counts: &[u32]) -> Result<Vec<[u32; 3]>, ExecutorError> {
+        let mut grids = Vec::new();
+        for command in program.commands() {
+            match command {
+                Command::Dispatch(dispatch) => {
+                    grids.push(step_grid(dispatch, counts, &self.gpu.summary.caps)?);
+                }
+                Command::Copy { src, dst } => {
+                    check_copy(src, dst)?;
+                    self.buffers.window(src)?;
+                    self.buffers.window(dst)?;
+                }
+                Command::Cut => {}
+            }
+        }
+        Ok(grids)
+    }
+
     fn record(&mut self, program: &Program, counts: &[u32]) -> Result<(), ExecutorError> {
+        let grids = self.grids(program, counts)?;
         let prepared = &self.prepared[&program.id()];
-        let mut ready = prepared.0.iter();
+        let mut ready = prepared.0.iter().zip(grids);
         let mut encoder = self
             .pending
             .take()
@@ -127,21 +148,11 @@ impl WgpuExecutor {
             for command in block {
                 match command {
                     Command::Dispatch(dispatch) => {
-                        let ready = ready.next().ok_or_else(|| {
+                        let (ready, grid) = ready.next().ok_or_else(|| {
                             ExecutorError::Invalid("a dispatch was not prepared".into())
                         })?;
-                        let grid = dispatch.resolve_grid(counts);
                         if grid.contains(&0) {
                             continue;
-                        }
-                        if grid
-                            .iter()
-                            .any(|&n| n > self.gpu.summary.caps.max_workgroups)
-                        {
-                            return Err(ExecutorError::Invalid(format!(
-                                "{}: grid {grid:?} exceeds the device's limit",
-                                dispatch.key
-                            )));
                         }
                         let groups: f64 = grid.iter().map(|&n| f64::from(n)).product();
                         in_block += self
@@ -163,7 +174,7 @@ impl WgpuExecutor {
                             src.offset,
                             self.buffers.window(dst)?,
                             dst.offset,
-                            src.bytes.min(dst.bytes),
+                            src.bytes,
                         );
                     }
                     Command::Cut => {}

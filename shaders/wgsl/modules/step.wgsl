@@ -38,8 +38,3 @@ fn step_decode(item: u32) -> vec2<u32> {
   let at = step[STEP_DECODES] + 2u * item;
   return vec2(step[at], step[at + 1u]);
 }
-
-// The slot of a sequence's key: block · block_size + offset.
-fn step_key_slot(table: u32, position: u32, block_size: u32) -> u32 {
-  return step[table + position / block_size] * block_size + position % block_size;
-}
