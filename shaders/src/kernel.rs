@@ -150,6 +150,15 @@ impl KernelKey {
             .map(|&(_, value)| value)
     }
 
+    /// The value of a constant that every variant of the kernel has.
+    ///
+    /// # Panics
+    /// When the key lacks it: keys are made by the kernel's own file.
+    pub fn value(&self, name: &str) -> u32 {
+        self.get(name)
+            .unwrap_or_else(|| panic!("{self} lacks the constant {name}"))
+    }
+
     /// The module in a slot, if the key fills it.
     pub fn slot(&self, name: &str) -> Option<&'static str> {
         self.modules

@@ -106,6 +106,22 @@ pub enum Command {
     Cut,
 }
 
+impl Command {
+    /// The dispatch, if it is one.
+    pub fn dispatch(&self) -> Option<&Dispatch> {
+        match self {
+            Self::Dispatch(dispatch) => Some(dispatch),
+            Self::Copy { .. } | Self::Cut => None,
+        }
+    }
+}
+
+impl From<Dispatch> for Command {
+    fn from(dispatch: Dispatch) -> Self {
+        Self::Dispatch(Box::new(dispatch))
+    }
+}
+
 /// Names a program for as long as the process lives, so that an executor can keep what it prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProgramId(u64);
@@ -142,10 +158,7 @@ impl Program {
 
     /// Its dispatches.
     pub fn dispatches(&self) -> impl Iterator<Item = &Dispatch> {
-        self.commands.iter().filter_map(|command| match command {
-            Command::Dispatch(dispatch) => Some(dispatch.as_ref()),
-            Command::Copy { .. } | Command::Cut => None,
-        })
+        self.commands.iter().filter_map(Command::dispatch)
     }
 }
 

@@ -161,6 +161,36 @@ const LENGTHS: [usize; 16] = [
     1, 2, 15, 16, 17, 31, 32, 33, 127, 253, 255, 256, 257, 511, 513, 700,
 ];
 
+#[test]
+fn every_border_is_crossed_the_same_way() {
+    let ways = [
+        Serving {
+            chunk: 7,
+            block_size: 16,
+            max_num_batched_tokens: 70,
+            decode_queries: 4,
+            together: true,
+        },
+        Serving {
+            chunk: 64,
+            block_size: 32,
+            max_num_batched_tokens: 520,
+            decode_queries: 1,
+            together: false,
+        },
+    ];
+    let expected: Vec<_> = LENGTHS.iter().map(|&len| plain(len)).collect();
+    for way in ways {
+        // Few at a time, so that the pool holds them.
+        let served = LENGTHS
+            .chunks(3)
+            .flat_map(|lengths| bits(&serve(CpuExecutor::default(), lengths, way)));
+        for ((len, expected), served) in LENGTHS.iter().zip(&expected).zip(served) {
+            assert!(served == *expected, "{len} tokens, {way:?}");
+        }
+    }
+}
+
 fn serving() -> impl Strategy<Value = Serving> {
     (
         prop::sample::select(vec![7, 64, 512]),

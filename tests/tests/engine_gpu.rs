@@ -68,7 +68,7 @@ fn a_step_is_one_submit_and_a_long_one_is_cut() {
     assert_eq!(ids.len(), 6);
     assert_eq!(submits, 6, "one submit a step");
 
-    // A device so slow, by prediction, that every layer is a submit of its own.
+    // A device so slow, by prediction, that every block between two cuts is a submit of its own.
     let slow = SubmitBudget {
         seconds: 1e-9,
         bytes_per_second: 1.0,
@@ -77,7 +77,12 @@ fn a_step_is_one_submit_and_a_long_one_is_cut() {
     let mut executor = device().with_submit_budget(slow);
     let (cut, submits) = generate(&mut executor, 6);
     assert_eq!(cut, ids, "cuts change nothing");
-    assert_eq!(submits, 6 * 4, "three layers and what follows them");
+    let blocks = 3 * 4 + 3;
+    assert_eq!(
+        submits,
+        6 * blocks,
+        "four matrices a layer, the last sum, the head's matrix, the draw"
+    );
 }
 
 #[test]

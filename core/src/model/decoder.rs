@@ -10,7 +10,7 @@ use twoclock_shaders::kernels::{
     add_bias, attention_decode, attention_merge, attention_prefill, glu, kv_write, residual,
     rms_norm, rope,
 };
-use twoclock_shaders::program::{Command, Dispatch, Program, Slice};
+use twoclock_shaders::program::{Command, Program, Slice};
 
 /// A projection and its bias.
 #[derive(Clone, Debug)]
@@ -55,10 +55,6 @@ pub struct Decoder {
     pub rope_table: Slice,
 }
 
-fn command(dispatch: Dispatch) -> Command {
-    Command::Dispatch(Box::new(dispatch))
-}
-
 /// What a step's program is built for.
 #[derive(Clone, Copy, Debug)]
 struct Body<'a> {
@@ -82,7 +78,6 @@ impl Decoder {
         for (layer, &kv) in self.layers.iter().zip(&pages.layers) {
             self.attention(&body, layer, kv, pages.block_size, &mut commands);
             self.feed_forward(&body, layer, &mut commands);
-            commands.push(Command::Cut);
         }
         Program::new(format!("body of {room} tokens"), commands)
     }
@@ -135,7 +130,7 @@ impl Decoder {
             step: ws.step,
             x: ws.qkv,
         };
-        commands.push(command(rope::dispatch(pairing, turn, TOKENS, rope_buffers)));
+        commands.push(rope::dispatch(pairing, turn, TOKENS, rope_buffers).into());
         let write = kv_write::KvWriteParams {
             kv_heads,
             head_dim4: head_dim / 4,
@@ -150,7 +145,7 @@ impl Decoder {
             kcache,
             vcache,
         };
-        commands.push(command(kv_write::dispatch(write, TOKENS, write_buffers)));
+        commands.push(kv_write::dispatch(write, TOKENS, write_buffers).into());
 
         let act_stride = body
             .layout
@@ -172,15 +167,18 @@ impl Decoder {
             out: ws.act_heads,
         };
         let context = ws.sizes.max_model_len;
-        commands.push(command(attention_prefill::dispatch(
-            caps,
-            body.layout,
-            head_dim,
-            prefill,
-            TILES,
-            context,
-            prefill_buffers,
-        )));
+        commands.push(
+            attention_prefill::dispatch(
+                caps,
+                body.layout,
+                head_dim,
+                prefill,
+                TILES,
+                context,
+                prefill_buffers,
+            )
+            .into(),
+        );
         let max_parts = ws.sizes.max_parts();
         let decode = attention_decode::AttentionDecodeParams {
             stride4: stride / 4,
@@ -197,15 +195,18 @@ impl Decoder {
             step: ws.step,
             parts: ws.parts,
         };
-        commands.push(command(attention_decode::dispatch(
-            caps,
-            head_dim,
-            heads / kv_heads,
-            decode,
-            DECODES,
-            PARTS,
-            decode_buffers,
-        )));
+        commands.push(
+            attention_decode::dispatch(
+                caps,
+                head_dim,
+                heads / kv_heads,
+                decode,
+                DECODES,
+                PARTS,
+                decode_buffers,
+            )
+            .into(),
+        );
         let merge = attention_merge::AttentionMergeParams {
             heads,
             max_parts,
@@ -216,14 +217,17 @@ impl Decoder {
             step: ws.step,
             out: ws.act_heads,
         };
-        commands.push(command(attention_merge::dispatch(
-            body.layout,
-            head_dim,
-            merge,
-            DECODES,
-            context,
-            merge_buffers,
-        )));
+        commands.push(
+            attention_merge::dispatch(
+                body.layout,
+                head_dim,
+                merge,
+                DECODES,
+                context,
+                merge_buffers,
+            )
+            .into(),
+        );
         body.project(&layer.o, ws.act_heads, false, ws.sublayer, commands);
         body.residual(config, commands);
     }
@@ -237,13 +241,7 @@ impl Decoder {
             dim4: ffn / 4,
             act_stride: body.layout.stride(ffn.next_multiple_of(32), body.room),
         };
-        commands.push(command(glu::dispatch(
-            body.layout,
-            gate,
-            TOKENS,
-            ws.gate_up,
-            ws.act_ffn,
-        )));
+        commands.push(glu::dispatch(body.layout, gate, TOKENS, ws.gate_up, ws.act_ffn).into());
         body.project(&layer.down, ws.act_ffn, false, ws.sublayer, commands);
         body.residual(&self.config, commands);
     }
@@ -263,13 +261,7 @@ impl Body<'_> {
             out: self.ws.act_hidden,
             rstd: self.ws.rstd,
         };
-        commands.push(command(rms_norm::dispatch(
-            self.caps,
-            self.layout,
-            params,
-            TOKENS,
-            buffers,
-        )));
+        commands.push(rms_norm::dispatch(self.caps, self.layout, params, TOKENS, buffers).into());
     }
 
     /// `y = act Wᵀ + bias`, times rstd before the bias where the input came of a norm.
@@ -292,13 +284,15 @@ impl Body<'_> {
             y_stride: out,
         };
         commands.extend(projection.linear.commands(self.caps, &io));
+        // A submit may end after the work of any matrix.
+        commands.push(Command::Cut);
         if let Some(bias) = projection.bias {
             let params = add_bias::AddBiasParams {
                 dim: out,
                 stride: out,
                 offset: 0,
             };
-            commands.push(command(add_bias::dispatch(params, TOKENS, bias, y)));
+            commands.push(add_bias::dispatch(params, TOKENS, bias, y).into());
         }
     }
 
@@ -306,11 +300,6 @@ impl Body<'_> {
         let params = residual::ResidualParams {
             dim4: config.hidden_size as u32 / 4,
         };
-        commands.push(command(residual::dispatch(
-            params,
-            TOKENS,
-            self.ws.sublayer,
-            self.ws.x,
-        )));
+        commands.push(residual::dispatch(params, TOKENS, self.ws.sublayer, self.ws.x).into());
     }
 }

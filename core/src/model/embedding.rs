@@ -23,12 +23,7 @@ pub fn commands(table: &Linear, ws: &Workspace) -> Vec<Command> {
                 step: ws.step,
                 x: ws.x,
             };
-            Command::Dispatch(Box::new(embed::dispatch(
-                part.format,
-                params,
-                TOKENS,
-                buffers,
-            )))
+            embed::dispatch(part.format, params, TOKENS, buffers).into()
         })
         .collect()
 }

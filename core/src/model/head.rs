@@ -51,17 +51,17 @@ pub fn commands(
         gather_rows::dispatch(gather, ROWS, ws.x, ws.step, ws.row_x),
         rms_norm::dispatch(caps, layout, norm_params, ROWS, norm_buffers),
     ]
-    .into_iter()
-    .map(|dispatch| Command::Dispatch(Box::new(dispatch)))
-    .collect();
-    commands.extend(projection.commands(caps, &io));
+    .map(Command::from)
+    .into();
+    for window in projection.commands(caps, &io) {
+        commands.extend([window, Command::Cut]);
+    }
     commands.extend(
         [
             sample::dispatch(draw, ROWS, ws.logits, ws.step, ws.best),
             sample_pick::dispatch(caps, pick, ROWS, ws.best, ws.ids),
         ]
-        .into_iter()
-        .map(|dispatch| Command::Dispatch(Box::new(dispatch))),
+        .map(Command::from),
     );
     commands
 }

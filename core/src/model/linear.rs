@@ -4,6 +4,7 @@
 use crate::error::Result;
 use crate::weights::TensorInfo;
 use crate::weights::repack::{PackedRows, format_of, groups, pack_rows};
+use std::ops::Range;
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::executor::Executor;
 use twoclock_shaders::kernels::act::ActLayout;
@@ -43,36 +44,78 @@ pub struct Linear {
     pub out_features: u32,
 }
 
-/// Where a part's rows come from and how large it is, decided before any byte is read.
-struct PartPlan<'a> {
+/// Rows of one tensor that go into a part.
+struct Segment<'a> {
     tensor: &'a TensorInfo,
-    tensor_row: usize,
-    rows: usize,
-    scales_at: u64,
-    bytes: u64,
+    rows: Range<usize>,
 }
 
+/// Where a part's rows come from and how large it is, decided before any byte is read.
+struct PartPlan<'a> {
+    format: WeightFormat,
+    segments: Vec<Segment<'a>>,
+    rows: usize,
+    groups: u32,
+}
+
+impl PartPlan<'_> {
+    fn quant_bytes(&self) -> u64 {
+        4 * u64::from(self.format.row_words(self.groups)) * self.rows as u64
+    }
+
+    fn scale_bytes(&self) -> u64 {
+        4 * u64::from(self.format.row_scale_words(self.groups)) * self.rows as u64
+    }
+
+    fn scales_at(&self, caps: &Caps) -> u64 {
+        self.quant_bytes().next_multiple_of(caps.binding_alignment)
+    }
+
+    fn bytes(&self, caps: &Caps) -> u64 {
+        self.scales_at(caps) + self.scale_bytes()
+    }
+}
+
+/// Most rows of one window: what a binding and a buffer hold, and what a grid reaches when a
+/// workgroup has no more than [`matmul::LEAST_ROWS`].
+fn most_rows(caps: &Caps, format: WeightFormat, groups: u32) -> usize {
+    let quants = 4 * u64::from(format.row_words(groups));
+    let buffer = caps.max_buffer_bytes - caps.binding_alignment;
+    let rows = (caps.max_binding_bytes / quants)
+        .min(buffer / format.row_bytes(groups))
+        .min(u64::from(caps.max_workgroups) * u64::from(matmul::LEAST_ROWS));
+    (rows / ROW_MULTIPLE * ROW_MULTIPLE).max(1) as usize
+}
+
+/// Neighbours of equal format share a part.
 fn plan<'a>(caps: &Caps, tensors: &[&'a TensorInfo]) -> Vec<PartPlan<'a>> {
-    let mut parts = Vec::new();
+    let mut parts: Vec<PartPlan<'a>> = Vec::new();
     for &tensor in tensors {
         let format = format_of(tensor.dtype);
         let groups = groups(tensor.cols());
-        let quant_bytes = 4 * u64::from(format.row_words(groups));
-        let scale_bytes = 4 * u64::from(format.row_scale_words(groups));
-        let most = (caps.max_binding_bytes / quant_bytes)
-            .min((caps.max_buffer_bytes - caps.binding_alignment) / (quant_bytes + scale_bytes));
-        let most = (most / ROW_MULTIPLE * ROW_MULTIPLE).max(1) as usize;
+        let most = most_rows(caps, format, groups);
         let mut row = 0;
         while row < tensor.rows() {
-            let rows = most.min(tensor.rows() - row);
-            let scales_at = (quant_bytes * rows as u64).next_multiple_of(caps.binding_alignment);
-            parts.push(PartPlan {
+            let open = parts
+                .last()
+                .is_some_and(|part| part.format == format && part.rows < most);
+            if !open {
+                parts.push(PartPlan {
+                    format,
+                    segments: Vec::new(),
+                    rows: 0,
+                    groups,
+                });
+            }
+            let Some(part) = parts.last_mut() else {
+                unreachable!("one was just pushed");
+            };
+            let rows = (most - part.rows).min(tensor.rows() - row);
+            part.segments.push(Segment {
                 tensor,
-                tensor_row: row,
-                rows,
-                scales_at,
-                bytes: scales_at + scale_bytes * rows as u64,
+                rows: row..row + rows,
             });
+            part.rows += rows;
             row += rows;
         }
     }
@@ -81,7 +124,10 @@ fn plan<'a>(caps: &Caps, tensors: &[&'a TensorInfo]) -> Vec<PartPlan<'a>> {
 
 /// Bytes these tensors take on a device, stacked or alone.
 pub fn device_bytes(caps: &Caps, tensors: &[&TensorInfo]) -> u64 {
-    plan(caps, tensors).iter().map(|part| part.bytes).sum()
+    plan(caps, tensors)
+        .iter()
+        .map(|part| part.bytes(caps))
+        .sum()
 }
 
 impl Linear {
@@ -132,9 +178,7 @@ impl Linear {
                     rstd: io.rstd,
                     y: io.y,
                 };
-                let dispatch =
-                    matmul::dispatch(caps, part.format, io.layout, params, io.count, buffers);
-                Command::Dispatch(Box::new(dispatch))
+                matmul::dispatch(caps, part.format, io.layout, params, io.count, buffers).into()
             })
             .collect()
     }
@@ -164,33 +208,35 @@ fn load_part(
     part: &PartPlan<'_>,
     first_row: u32,
 ) -> Result<LinearPart> {
-    let tensor = part.tensor;
-    let buffer = executor.create_buffer(&tensor.name, part.bytes)?;
-    let row_bytes = (tensor.bytes / tensor.rows() as u64).max(1) as usize;
-    let step = (CHUNK / row_bytes).max(1);
-    let (mut quants_at, mut scales_at) = (0, part.scales_at);
-    let end = part.tensor_row + part.rows;
-    for row in (part.tensor_row..end).step_by(step) {
-        let raw = tensor.read_rows(row..end.min(row + step))?;
-        let PackedRows { quants, scales } = pack_rows(tensor.dtype, tensor.cols(), &raw);
-        executor.write(buffer, quants_at, bytemuck::cast_slice(&quants))?;
-        quants_at += 4 * quants.len() as u64;
-        if !scales.is_empty() {
-            executor.write(buffer, scales_at, bytemuck::cast_slice(&scales))?;
-            scales_at += 4 * scales.len() as u64;
+    let caps = executor.caps().clone();
+    let label = part.segments.first().map_or("", |s| &s.tensor.name);
+    let buffer = executor.create_buffer(label, part.bytes(&caps))?;
+    let (mut quants_at, mut scales_at) = (0, part.scales_at(&caps));
+    for Segment { tensor, rows } in &part.segments {
+        let row_bytes = (tensor.bytes / tensor.rows() as u64).max(1) as usize;
+        let step = (CHUNK / row_bytes).max(1);
+        for row in rows.clone().step_by(step) {
+            let raw = tensor.read_rows(row..rows.end.min(row + step))?;
+            let PackedRows { quants, scales } = pack_rows(tensor.dtype, tensor.cols(), &raw);
+            executor.write(buffer, quants_at, bytemuck::cast_slice(&quants))?;
+            quants_at += 4 * quants.len() as u64;
+            if !scales.is_empty() {
+                executor.write(buffer, scales_at, bytemuck::cast_slice(&scales))?;
+                scales_at += 4 * scales.len() as u64;
+            }
         }
     }
     Ok(LinearPart {
-        format: format_of(tensor.dtype),
+        format: part.format,
         w: Slice {
             buffer,
             offset: 0,
-            bytes: quants_at,
+            bytes: part.quant_bytes(),
         },
-        ws: (scales_at > part.scales_at).then_some(Slice {
+        ws: (part.scale_bytes() > 0).then_some(Slice {
             buffer,
-            offset: part.scales_at,
-            bytes: scales_at - part.scales_at,
+            offset: part.scales_at(&caps),
+            bytes: part.scale_bytes(),
         }),
         first_row,
         rows: part.rows as u32,

@@ -4,13 +4,13 @@ use super::Bound;
 use super::attention::{Keys, Seq, item, query};
 use crate::kernel::KernelKey;
 use crate::kernels::attention_decode::AttentionDecodeParams;
-use crate::kernels::step::{self, PART_KEYS};
+use crate::kernels::step;
 
 pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
     let p: &AttentionDecodeParams = bytemuck::from_bytes(params);
-    let head_dim = key.get("HEAD_DIM").unwrap_or(4) as usize;
-    let part_keys = key.get("PART_KEYS").unwrap_or(PART_KEYS);
-    let group = key.get("GROUP").unwrap_or(1);
+    let head_dim = key.value("HEAD_DIM") as usize;
+    let part_keys = key.value("PART_KEYS");
+    let group = key.value("GROUP");
     let heads = p.kv_heads * group;
     let (qkv, kcache, vcache, words) = (bound.f32s(0), bound.f32s(1), bound.f32s(2), bound.u32s(3));
     let parts = bound.f32s_mut(4);

@@ -5,13 +5,13 @@ use super::attention::{Seq, State, item};
 use crate::kernel::KernelKey;
 use crate::kernels::act;
 use crate::kernels::attention_merge::AttentionMergeParams;
-use crate::kernels::step::{self, PART_KEYS};
+use crate::kernels::step;
 
 pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
     let p: &AttentionMergeParams = bytemuck::from_bytes(params);
     let index = act::index_fn(key);
-    let head_dim = key.get("HEAD_DIM").unwrap_or(4) as usize;
-    let part_keys = key.get("PART_KEYS").unwrap_or(PART_KEYS);
+    let head_dim = key.value("HEAD_DIM") as usize;
+    let part_keys = key.value("PART_KEYS");
     let (parts, words) = (bound.f32s(0), bound.u32s(1));
     let out = bound.f32s_mut(2);
     for at_item in 0..grid[1] {

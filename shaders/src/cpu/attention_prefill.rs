@@ -5,12 +5,13 @@ use super::attention::{Keys, Seq, State, item, query};
 use crate::kernel::KernelKey;
 use crate::kernels::act;
 use crate::kernels::attention_prefill::AttentionPrefillParams;
-use crate::kernels::step::{self, PART_KEYS, TILE_QUERIES};
+use crate::kernels::step::{self, TILE_QUERIES};
 
 pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
     let p: &AttentionPrefillParams = bytemuck::from_bytes(params);
     let index = act::index_fn(key);
-    let head_dim = key.get("HEAD_DIM").unwrap_or(4) as usize;
+    let head_dim = key.value("HEAD_DIM") as usize;
+    let part_keys = key.value("PART_KEYS");
     let (qkv, kcache, vcache, words) = (bound.f32s(0), bound.f32s(1), bound.f32s(2), bound.u32s(3));
     let out = bound.f32s_mut(4);
     for tile in 0..grid[0] as usize {
@@ -32,8 +33,8 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
                 };
                 let q = query(row, head as usize, head_dim, p.scale);
                 let mut whole = State::empty(head_dim);
-                for first in (0..visible).step_by(PART_KEYS as usize) {
-                    let part = keys.part(&q, first, visible.min(first + PART_KEYS));
+                for first in (0..visible).step_by(part_keys as usize) {
+                    let part = keys.part(&q, first, visible.min(first + part_keys));
                     whole.merge(part.m, part.l, &part.o);
                 }
                 for (d4, o) in whole.o.chunks_exact(4).enumerate() {

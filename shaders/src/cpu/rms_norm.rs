@@ -11,7 +11,7 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
     let (x, g) = (bound.f32s(0), bound.f32s(1));
     let (out, rstd) = (bound.f32s_mut(2), bound.f32s_mut(3));
     let dim = 4 * p.dim4 as usize;
-    let tokens = (grid[0] * key.get("TOKENS").unwrap_or(1)) as usize;
+    let tokens = (grid[0] * key.value("TOKENS")) as usize;
     for token in 0..tokens.min(rstd.len()) {
         let row = &x[token * dim..][..dim];
         // Slots of 32 consecutive elements, each a chain of its own, summed in order.

@@ -8,7 +8,7 @@ use super::pipelines::Pipelines;
 use super::read::ReadBack;
 use crate::caps::{Caps, DeviceKind};
 use crate::executor::{Executor, ExecutorError, Ticket, check_copy, step_grid};
-use crate::program::{BufferId, Command, Program, ProgramId, Slice, StepArgs};
+use crate::program::{BufferId, Command, Dispatch, Program, ProgramId, Slice, StepArgs};
 use std::collections::HashMap;
 use std::future::Future;
 use std::ops::Range;
@@ -40,8 +40,11 @@ impl SubmitBudget {
         }
     }
 
-    fn predict(&self, bytes: f64, flops: f64) -> f64 {
-        (bytes / self.bytes_per_second).max(flops / self.flops_per_second)
+    /// Seconds a dispatch of this many workgroups is predicted to take.
+    fn predict(&self, dispatch: &Dispatch, grid: [u32; 3]) -> f64 {
+        let groups: f64 = grid.iter().map(|&n| f64::from(n)).product();
+        let bytes = groups * dispatch.cost.bytes / self.bytes_per_second;
+        bytes.max(groups * dispatch.cost.flops / self.flops_per_second)
     }
 }
 
@@ -55,6 +58,8 @@ pub struct WgpuExecutor {
     prepared: HashMap<ProgramId, Prepared>,
     /// Recorded but not yet submitted, so that a read-back joins the step's submit.
     pending: Option<wgpu::CommandEncoder>,
+    /// Seconds the pending commands are predicted to take.
+    in_submit: f64,
     staged: u64,
     submits: u64,
     tickets: u64,
@@ -70,6 +75,7 @@ impl WgpuExecutor {
             pipelines: Pipelines::default(),
             prepared: HashMap::new(),
             pending: None,
+            in_submit: 0.0,
             staged: 0,
             submits: 0,
             tickets: 0,
@@ -102,6 +108,7 @@ impl WgpuExecutor {
     fn submit(&mut self, encoder: wgpu::CommandEncoder) {
         self.gpu.queue.submit([encoder.finish()]);
         self.submits += 1;
+        self.in_submit = 0.0;
         self.staged = 0;
     }
 
@@ -132,32 +139,42 @@ impl WgpuExecutor {
         Ok(grids)
     }
 
+    /// Records a program after what is pending. Between two cuts lies a block; where the next block
+    /// would make the submit too long, by prediction, what is recorded is submitted before it.
     fn record(&mut self, program: &Program, counts: &[u32]) -> Result<(), ExecutorError> {
         let grids = self.grids(program, counts)?;
         let prepared = &self.prepared[&program.id()];
         let mut ready = prepared.0.iter().zip(grids);
-        let mut encoder = self
-            .pending
-            .take()
-            .unwrap_or_else(|| self.gpu.device.create_command_encoder(&Default::default()));
+        let new_encoder = || self.gpu.device.create_command_encoder(&Default::default());
+        let mut encoder = self.pending.take().unwrap_or_else(new_encoder);
         let mut pass: Option<wgpu::ComputePass<'static>> = None;
-        // Work since the last submit, and since the last point where one may end.
-        let (mut in_submit, mut in_block) = (0.0, 0.0);
-        let mut blocks = program.commands().split(|c| *c == Command::Cut).peekable();
-        while let Some(block) = blocks.next() {
+        for block in program.commands().split(|c| *c == Command::Cut) {
+            let dispatches: Vec<&Dispatch> = block.iter().filter_map(Command::dispatch).collect();
+            let group: Vec<_> = ready.by_ref().take(dispatches.len()).collect();
+            let seconds: f64 = dispatches
+                .iter()
+                .zip(&group)
+                .map(|(dispatch, (_, grid))| self.budget.predict(dispatch, *grid))
+                .sum();
+            if self.in_submit > 0.0 && self.in_submit + seconds > self.budget.seconds {
+                drop(pass.take());
+                let full = std::mem::replace(&mut encoder, new_encoder());
+                self.gpu.queue.submit([full.finish()]);
+                self.submits += 1;
+                self.in_submit = 0.0;
+            }
+            self.in_submit += seconds;
+
+            let mut group = group.into_iter();
             for command in block {
                 match command {
-                    Command::Dispatch(dispatch) => {
-                        let (ready, grid) = ready.next().ok_or_else(|| {
+                    Command::Dispatch(_) => {
+                        let (ready, grid) = group.next().ok_or_else(|| {
                             ExecutorError::Invalid("a dispatch was not prepared".into())
                         })?;
                         if grid.contains(&0) {
                             continue;
                         }
-                        let groups: f64 = grid.iter().map(|&n| f64::from(n)).product();
-                        in_block += self
-                            .budget
-                            .predict(groups * dispatch.cost.bytes, groups * dispatch.cost.flops);
                         let pass = pass.get_or_insert_with(|| {
                             encoder
                                 .begin_compute_pass(&Default::default())
@@ -180,20 +197,6 @@ impl WgpuExecutor {
                     Command::Cut => {}
                 }
             }
-            in_submit += in_block;
-            // The next block is about as long as this one: end the submit before it would be too
-            // long, not after.
-            if blocks.peek().is_some() && in_submit + in_block > self.budget.seconds {
-                drop(pass.take());
-                let full = std::mem::replace(
-                    &mut encoder,
-                    self.gpu.device.create_command_encoder(&Default::default()),
-                );
-                self.gpu.queue.submit([full.finish()]);
-                self.submits += 1;
-                in_submit = 0.0;
-            }
-            in_block = 0.0;
         }
         drop(pass);
         self.pending = Some(encoder);

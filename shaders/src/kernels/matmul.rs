@@ -48,6 +48,9 @@ pub const KERNEL: Kernel = Kernel {
     variants,
 };
 
+/// Fewest rows a workgroup of any regime computes.
+pub const LEAST_ROWS: u32 = 4;
+
 /// A body with its constants: what a lane, a workgroup and a token's neighbours share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Regime {
@@ -175,7 +178,7 @@ impl Regime {
             Self::Row { tokens, lanes, .. } => row_rows(tokens) * lanes,
             Self::Gemv { .. } => {
                 let spans = groups.div_ceil(SPAN_GROUPS).clamp(1, 64);
-                4 * (64 / spans)
+                LEAST_ROWS * (64 / spans)
             }
             Self::Skinny | Self::Gemm => 64,
         }
@@ -215,9 +218,9 @@ fn row_rows(tokens: u32) -> u32 {
 /// Tokens a workgroup of this variant computes, and the dimension of the grid that counts them.
 pub(crate) fn token_tile(key: &KernelKey) -> (u32, usize) {
     match key.body {
-        "matmul_row" => (key.get("TOKENS").unwrap_or(1), 0),
-        "matmul_gemv" => (key.get("TOKENS").unwrap_or(1), 1),
-        _ => (4 * key.get("LANES_TOKEN").unwrap_or(1), 1),
+        "matmul_row" => (key.value("TOKENS"), 0),
+        "matmul_gemv" => (key.value("TOKENS"), 1),
+        _ => (4 * key.value("LANES_TOKEN"), 1),
     }
 }
 

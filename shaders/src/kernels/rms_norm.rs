@@ -73,7 +73,7 @@ pub fn dispatch(
     buffers: Buffers,
 ) -> Dispatch {
     let key = key(caps.kind, layout);
-    let tile = key.get("TOKENS").unwrap_or(1);
+    let tile = key.value("TOKENS");
     let elements = f64::from(tile * params.dim4 * 4);
     Dispatch {
         key,
