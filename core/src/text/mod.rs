@@ -8,6 +8,7 @@ mod piece;
 mod pre_tokenizer;
 pub mod strftime;
 pub mod template;
+mod template_tags;
 pub mod tokenizer;
 mod tokenizer_json;
 mod vocabulary;

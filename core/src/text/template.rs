@@ -12,7 +12,7 @@ use minijinja::{AutoEscape, Environment, ErrorKind, Value};
 use serde::Serialize;
 use serde_json::Map;
 
-use super::TextError;
+use super::{TextError, template_tags};
 use crate::config::TextAssets;
 
 /// What a template may spend: about one a step and one for 64 bytes it makes, which bounds its time
@@ -76,6 +76,7 @@ impl ChatTemplate {
                 source.len()
             )));
         }
+        template_tags::check(source).map_err(TextError::TemplateSyntax)?;
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder()
             .trim_blocks(true)
@@ -409,6 +410,29 @@ mod tests {
             error.contains("cannot be read") && error.contains("line 1"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_template_too_deep_for_the_stack_is_refused_and_one_just_allowed_compiles() {
+        let of = |n: usize| {
+            [
+                format!("{{{{ 1{} }}}}", "+1".repeat(n / 2)),
+                format!("{{{{ x{} }}}}", ".b".repeat(n / 2)),
+                format!("{{{{ x{} }}}}", "()".repeat(n / 2)),
+                format!("{{{{ 1{} }}}}", "|string".repeat(n / 2)),
+                format!("{{{{ {}1 }}}}", "not ".repeat(n)),
+                format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}".repeat(n / 2)),
+            ]
+        };
+        for source in of(1990) {
+            let compiled = ChatTemplate::new(&source, None, None, None);
+            assert!(compiled.is_ok(), "{:?}", compiled.err());
+        }
+        for source in of(100_000) {
+            let refused = ChatTemplate::new(&source, None, None, None).err();
+            let said = refused.unwrap().to_string();
+            assert!(said.contains("not supported"), "{said}");
+        }
     }
 
     #[test]
