@@ -13,6 +13,10 @@ use crate::sched::{
 use crate::types::{FinishReason, RequestId, SamplingParams, TokenId, TokenLogprobs};
 use std::collections::BTreeMap;
 
+/// Lowest temperature above 0. Under it `logit / temperature` may leave f32, and tokens of equal
+/// infinities are no draw; far above it already the likeliest token is as good as certain.
+const MIN_TEMPERATURE: f32 = 1e-30;
+
 /// What a step brought one request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EngineOutput {
@@ -55,12 +59,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         model: &ModelConfig,
         config: SchedulerConfig,
     ) -> Result<Self, ConfigError> {
-        if config.max_model_len > model.max_position_embeddings {
-            return Err(ConfigError::BeyondModel {
-                max_model_len: config.max_model_len,
-                max_position_embeddings: model.max_position_embeddings,
-            });
-        }
+        config.validate_for(model)?;
         let groups = KvGroupSpec::full_attention(model.num_hidden_layers);
         Ok(Self {
             scheduler: Scheduler::new(config, groups)?,
@@ -247,11 +246,12 @@ impl EngineOutput {
 }
 
 fn check_params(params: &SamplingParams, vocab_size: usize) -> Result<(), RequestError> {
-    if !(params.temperature.is_finite() && params.temperature >= 0.0) {
+    let temperature = params.temperature;
+    if temperature != 0.0 && !(MIN_TEMPERATURE..f32::INFINITY).contains(&temperature) {
         return Err(RequestError::InvalidParameter {
             name: "temperature",
-            value: params.temperature.to_string(),
-            must: "0 or a positive number",
+            value: format!("{temperature:?}"),
+            must: "0 or a number from 1e-30 up",
         });
     }
     match params.logprobs {

@@ -387,7 +387,7 @@ fn bad_requests_are_refused_by_name() {
     assert!(refuse(vec![], ok.clone()).contains("no tokens"));
     assert!(refuse(vec![5, 997], ok.clone()).contains("the prompt holds token id 997"));
     assert!(refuse(vec![5; 800], ok.clone()).contains("800 tokens"));
-    for temperature in [f32::NAN, -1.0, f32::INFINITY] {
+    for temperature in [f32::NAN, -1.0, f32::INFINITY, 1e-40] {
         let params = SamplingParams {
             temperature,
             ..ok.clone()

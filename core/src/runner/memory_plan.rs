@@ -45,10 +45,11 @@ impl MemoryPlan {
     /// Counts a checkpoint under these limits.
     ///
     /// # Errors
-    /// A checkpoint without its tensors; limits under which one buffer exceeds what the device
-    /// binds.
+    /// Limits that mean nothing or reach beyond the model; a checkpoint without its tensors; limits
+    /// under which one buffer exceeds what the device binds.
     pub fn new(caps: &Caps, checkpoint: &Checkpoint, sched: &SchedulerConfig) -> Result<Self> {
         let config = &checkpoint.config;
+        sched.validate_for(config)?;
         let sizes = workspace_sizes(config, caps, sched);
         let mut workspace = rope::table_bytes(config, sched.max_model_len);
         bindable(caps, "the rotary table", workspace)?;

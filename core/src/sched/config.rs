@@ -1,6 +1,8 @@
-//! The limits a scheduler keeps. Knows no request.
+//! The limits a scheduler keeps. Knows no request, and of a model only how far it reaches.
 
 use thiserror::Error;
+
+use crate::config::ModelConfig;
 
 /// Most tokens a step can have: kernels count them in one dimension of a grid, and devices promise
 /// no more workgroups in one (WebGPU's `maxComputeWorkgroupsPerDimension`).
@@ -66,6 +68,21 @@ impl SchedulerConfig {
             return Err(ConfigError::NumBlocks(self.num_blocks));
         }
         Ok(())
+    }
+
+    /// Checks every limit, also against the model. Sizes computed from limits that pass do not
+    /// overflow.
+    ///
+    /// # Errors
+    /// As [`validate`](Self::validate), and [`ConfigError::BeyondModel`].
+    pub fn validate_for(&self, model: &ModelConfig) -> Result<(), ConfigError> {
+        if self.max_model_len > model.max_position_embeddings {
+            return Err(ConfigError::BeyondModel {
+                max_model_len: self.max_model_len,
+                max_position_embeddings: model.max_position_embeddings,
+            });
+        }
+        self.validate()
     }
 }
 
