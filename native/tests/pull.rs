@@ -258,6 +258,14 @@ fn brings_the_model_and_then_asks_no_more() {
         again.unwrap();
         assert!(said.contains("already there"), "{said}");
         assert_eq!(server.seen().len(), 2);
+
+        fs::write(home.path().join("models/tiny/tiny.gguf"), "damaged").unwrap();
+        let said = server.pull(home.path()).0.unwrap_err().to_string();
+        assert!(
+            said.contains("7 bytes") && said.contains("twoclock rm tiny"),
+            "{said}"
+        );
+        assert_eq!(server.seen().len(), 2);
     }
 }
 
