@@ -1,6 +1,7 @@
 //! A conversation on the terminal: a line is a message, Ctrl-C stops an answer, Ctrl-D ends it.
 
-use std::io::Write;
+use std::cell::RefCell;
+use std::io::ErrorKind;
 
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
@@ -12,11 +13,12 @@ use twoclock_core::types::{FinishReason, SamplingParams};
 use crate::answer::answer;
 use crate::engine::HostEngine;
 use crate::interrupt;
+use crate::output;
 
 /// Talks until the person is done.
 ///
 /// # Errors
-/// The terminal or the device fails. A message that cannot be answered is taken back, and the
+/// The terminal, standard output or the device fails. A message that cannot be answered is taken back, and the
 /// conversation goes on.
 pub fn converse(
     engine: &mut HostEngine,
@@ -25,17 +27,21 @@ pub fn converse(
     sampling: &SamplingParams,
 ) -> anyhow::Result<()> {
     let mut editor = DefaultEditor::new()?;
-    eprintln!("Ctrl-C stops an answer, Ctrl-D ends the conversation.");
+    output::note("Ctrl-C stops an answer, Ctrl-D ends the conversation.");
     interrupt::listen();
     loop {
         let line = match editor.readline("> ") {
             Ok(line) if line.trim().is_empty() => continue,
             Ok(line) => line,
             Err(ReadlineError::Interrupted) => {
-                eprintln!("Ctrl-D ends the conversation.");
+                output::note("Ctrl-D ends the conversation.");
                 continue;
             }
             Err(ReadlineError::Eof) => return Ok(()),
+            Err(ReadlineError::Io(e)) if e.kind() == ErrorKind::InvalidData => {
+                output::note("that line is no UTF-8 text and was not taken");
+                continue;
+            }
             Err(e) => return Err(e.into()),
         };
         // Only a convenience.
@@ -44,18 +50,25 @@ pub fn converse(
         session.push(Message::user(line));
         let prompt = Prompt::Templated(session.render(template)?);
         interrupt::take();
-        let mut out = std::io::stdout().lock();
+        let unread = RefCell::new(None);
         let show = |text: &str| {
-            let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+            if unread.borrow().is_none() {
+                *unread.borrow_mut() = output::print(text).err();
+            }
         };
-        match answer(engine, prompt, sampling.clone(), interrupt::take, show) {
+        let interrupted = || interrupt::take() || unread.borrow().is_some();
+        let given = answer(engine, prompt, sampling.clone(), interrupted, show);
+        if let Some(error) = unread.into_inner() {
+            return Err(error.into());
+        }
+        match given {
             Ok(given) => {
                 let stopped = given.completion.finish_reason == Some(FinishReason::Abort);
-                println!("{}", if stopped { " …" } else { "" });
+                output::print(if stopped { " …\n" } else { "\n" })?;
                 session.push(Message::assistant(given.text));
             }
             Err(twoclock_core::error::Error::Request(e)) => {
-                eprintln!("{e}");
+                output::note(&e.to_string());
                 session = before;
             }
             Err(e) => return Err(e.into()),

@@ -1,7 +1,7 @@
 //! Model files of this machine as the engine takes them: memory-mapped byte sources, and what a
 //! model reference (`-m`) means. Knows no format.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -146,13 +146,20 @@ impl MappedFile {
     /// Maps the file at `path`.
     ///
     /// # Errors
-    /// It is not there or cannot be read.
+    /// It is not there, is no file or cannot be read.
     #[expect(unsafe_code, reason = "mapping a file is unsafe by nature; see below")]
     pub fn open(path: &Path) -> Result<Self, FilesError> {
         let io = |source| FilesError::Io {
             path: path.to_owned(),
             source,
         };
+        // Opening a pipe would wait for a writer, and none of the others can be mapped.
+        if !fs::metadata(path).map_err(io)?.is_file() {
+            return Err(FilesError::NotAModel {
+                path: path.to_owned(),
+                cause: "it is no regular file",
+            });
+        }
         let file = File::open(path).map_err(io)?;
         // SAFETY: the map is only read, and bytes are copied out before they are looked at, so a
         // file another program changes meanwhile gives other bytes and no other harm. One that is

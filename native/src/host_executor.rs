@@ -93,8 +93,12 @@ impl HostExecutor {
             .and_then(|()| {
                 // Whole or not at all, also when two programs end at once.
                 let part = path.with_extension(format!("{}.part", std::process::id()));
-                fs::write(&part, &data)?;
-                fs::rename(&part, path)
+                let written = fs::write(&part, &data).and_then(|()| fs::rename(&part, path));
+                if written.is_err() {
+                    // The first failure is the one to tell.
+                    let _ = fs::remove_file(&part);
+                }
+                written
             });
         if let Err(e) = written {
             tracing::warn!("the pipeline cache was not written: {e}");

@@ -1,6 +1,12 @@
 //! What the `twoclock` program is made of: files and models on this machine, the network, and one
 //! module a command. Knows the host; the engine in `twoclock-core` does not.
 
+#![warn(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "they panic when nobody reads; `output` does not"
+)]
+
 pub mod answer;
 pub mod catalogue;
 pub mod cli;
@@ -18,6 +24,7 @@ pub mod index;
 pub mod inspect;
 pub mod interrupt;
 pub mod memory;
+pub mod output;
 pub mod pull;
 pub mod report;
 pub mod run;

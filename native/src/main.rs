@@ -1,6 +1,12 @@
 //! The `twoclock` program: takes the command line apart, does the one thing asked for, and says
 //! what went wrong in one sentence. Owns nothing of the engine.
 
+#![warn(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "they panic when nobody reads; `output` does not"
+)]
+
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -15,6 +21,7 @@ use twoclock::eval;
 use twoclock::files::ModelPath;
 use twoclock::index::Index;
 use twoclock::inspect;
+use twoclock::output::{self, OutputError};
 use twoclock::pull::pull;
 use twoclock::report::Reporter;
 use twoclock::run::{self, Ask, RunOptions};
@@ -25,8 +32,9 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(e) if matches!(e.downcast_ref(), Some(OutputError::Closed)) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("twoclock: {e:#}");
+            output::note(&format!("twoclock: {}", output::sentence(&e)));
             ExitCode::FAILURE
         }
     }
@@ -45,7 +53,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
                 )
             })?;
             let model = pull(entry, &store, Index::from_env, &report)?;
-            println!("{}", model.path.display());
+            output::print(&format!("{}\n", model.path.display()))?;
         }
         Command::Run(args) => run_model(args, &store, &report)?,
         Command::Eval {
@@ -64,30 +72,30 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             engine.core().runner().executor().save_pipelines();
             let evaluation = evaluation?;
             if *json {
-                println!("{}", evaluation.as_json());
+                output::print(&format!("{}\n", evaluation.as_json()))?;
             } else {
-                println!(
-                    "{} tokens, {:.5} nats each, perplexity {:.4}",
+                output::print(&format!(
+                    "{} tokens, {:.5} nats each, perplexity {:.4}\n",
                     evaluation.tokens,
                     evaluation.nll,
                     evaluation.ppl()
-                );
+                ))?;
             }
         }
         Command::Devices { json } => {
             let found = devices::find();
             if *json {
-                println!("{:#}", devices::as_json(&found));
+                output::print(&format!("{:#}\n", devices::as_json(&found)))?;
             } else {
-                print!("{}", devices::as_text(&found));
+                output::print(&devices::as_text(&found))?;
             }
         }
         Command::Inspect { model, json } => {
             let checkpoint = ModelPath::resolve(model, &store)?.open()?;
             if *json {
-                println!("{:#}", inspect::as_json(&checkpoint));
+                output::print(&format!("{:#}\n", inspect::as_json(&checkpoint)))?;
             } else {
-                print!("{}", inspect::as_text(&checkpoint));
+                output::print(&inspect::as_text(&checkpoint))?;
             }
         }
         Command::List { json } => list(&store, *json)?,
@@ -146,23 +154,21 @@ fn list(store: &Store, as_json: bool) -> anyhow::Result<()> {
         let catalogue: Vec<_> = offered
             .map(|e| json!({"name": e.name, "title": e.title, "bytes": e.bytes, "licence": e.licence, "origin": e.origin}))
             .collect();
-        println!(
-            "{:#}",
-            json!({"installed": installed, "catalogue": catalogue})
-        );
-        return Ok(());
+        let all = json!({"installed": installed, "catalogue": catalogue});
+        return Ok(output::print(&format!("{all:#}\n"))?);
     }
+    let mut text = String::new();
     for model in &installed {
-        println!(
-            "{:12} {:>9}  {}",
+        text += &format!(
+            "{:12} {:>9}  {}\n",
             model.name,
             human_bytes(model.bytes),
             model.path.display()
         );
     }
     for entry in offered {
-        println!(
-            "{:12} {:>9}  {} ({}; not here: `twoclock pull {}`)",
+        text += &format!(
+            "{:12} {:>9}  {} ({}; not here: `twoclock pull {}`)\n",
             entry.name,
             human_bytes(entry.bytes),
             entry.title,
@@ -170,5 +176,5 @@ fn list(store: &Store, as_json: bool) -> anyhow::Result<()> {
             entry.name
         );
     }
-    Ok(())
+    Ok(output::print(&text)?)
 }

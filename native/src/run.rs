@@ -1,6 +1,6 @@
 //! The `run` command: one prompt and its answer, or a conversation.
 
-use std::io::Write;
+use std::cell::RefCell;
 
 use anyhow::{Context, bail};
 use twoclock_core::chat::{ChatSession, Message};
@@ -14,6 +14,7 @@ use crate::conversation;
 use crate::engine::{self, EngineOptions};
 use crate::host_time;
 use crate::interrupt;
+use crate::output;
 use crate::report::Reporter;
 use crate::store::Store;
 
@@ -86,26 +87,30 @@ pub fn run(
     };
     let mut engine = engine::load(checkpoint, &options.engine, store, report)?;
     interrupt::listen();
-    let mut out = std::io::stdout().lock();
+    // An answer nobody can read any more is not computed on.
+    let unread = RefCell::new(None);
     let show = |text: &str| {
-        if !options.json {
-            // Nobody reading any more is no reason to fail.
-            let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        if !options.json && unread.borrow().is_none() {
+            *unread.borrow_mut() = output::print(text).err();
         }
     };
+    let interrupted = || interrupt::take() || unread.borrow().is_some();
     let given = answer(
         &mut engine,
         prompt,
         options.sampling.clone(),
-        interrupt::take,
+        interrupted,
         show,
     );
     engine.core().runner().executor().save_pipelines();
     let given = given?;
+    if let Some(error) = unread.into_inner() {
+        return Err(error.into());
+    }
     if options.json {
-        println!("{}", as_json(&given));
+        output::print(&format!("{}\n", as_json(&given)))?;
     } else {
-        println!();
+        output::print("\n")?;
         report.detail(&conversation::speed(&given.completion));
     }
     Ok(())

@@ -1,0 +1,82 @@
+//! Standard output and standard error of the program. Owns that neither may take it down: a reader
+//! who left, a full disk. Knows nothing of what is written.
+
+use std::io::{self, ErrorKind, Write};
+
+use thiserror::Error;
+
+/// Why a result could not be given.
+#[derive(Debug, Error)]
+pub enum OutputError {
+    /// Whoever read it has seen enough (`| head`). No failure of the program's.
+    #[error("standard output was closed by its reader")]
+    Closed,
+    /// It is a file on a full disk, for example.
+    #[error("standard output cannot be written: {0}; what it got is not whole")]
+    Failed(String),
+}
+
+impl From<io::Error> for OutputError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::BrokenPipe => Self::Closed,
+            _ => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+/// Writes a result to standard output, at once.
+///
+/// # Errors
+/// It is closed or cannot be written.
+pub fn print(text: &str) -> Result<(), OutputError> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// Tells the user something on standard error. Nobody hearing it is no reason to stop.
+pub fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// An error and its causes as one line: a cause its error tells already is not told twice, and what
+/// came out of files cannot command the terminal.
+pub fn sentence(error: &anyhow::Error) -> String {
+    let mut told = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if told.is_empty() {
+            told = cause;
+        } else if !told.contains(&cause) {
+            told = format!("{told}: {cause}");
+        }
+    }
+    let mut line = String::with_capacity(told.len());
+    for c in told.chars() {
+        match c {
+            '\n' => line.push(' '),
+            c if c.is_control() => line.extend(c.escape_default()),
+            c => line.push(c),
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn an_error_is_one_line_that_says_each_thing_once() {
+        let source = io::Error::other("no space");
+        let error = Err::<(), _>(source)
+            .context("f.gguf: no space")
+            .context("the model \u{1b}[2J\ncannot be read")
+            .unwrap_err();
+        assert_eq!(
+            sentence(&error),
+            "the model \\u{1b}[2J cannot be read: f.gguf: no space"
+        );
+    }
+}

@@ -1,0 +1,114 @@
+//! What the program does when the world is not as it should be: one line, and no panic.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot set its scene has nothing else to say"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn model() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/gguf/Q4_0.gguf")
+}
+
+fn twoclock(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_twoclock"));
+    command
+        .env("TWOCLOCK_HOME", home)
+        .stdin(Stdio::null())
+        .args(arguments);
+    command
+}
+
+fn run(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = twoclock(home, &["run", "--device", "cpu", "--prompt-ids", "1"]);
+    command.args(arguments).arg("-m").arg(model());
+    command
+}
+
+/// Exit status 1 and one line that says so.
+fn refused(output: &Output, because: &str) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains(because), "{said}");
+}
+
+#[test]
+fn limits_beyond_the_model_are_refused() {
+    let home = tempfile::tempdir().unwrap();
+    for limit in ["513", "4294967297", "18446744073709551615"] {
+        let output = run(home.path(), &["--max-model-len", limit]).output();
+        refused(&output.unwrap(), "the model was made for 512 positions");
+    }
+    let output = run(home.path(), &["--temperature", "1e-40"]).output();
+    refused(&output.unwrap(), "temperature is 1e-40");
+}
+
+#[test]
+fn a_reader_who_leaves_is_no_failure() {
+    let home = tempfile::tempdir().unwrap();
+    let runs: [&[&str]; 2] = [&["-n", "200"], &["-n", "2", "--json"]];
+    let mut commands: Vec<_> = runs.iter().map(|more| run(home.path(), more)).collect();
+    commands.push(twoclock(home.path(), &["list"]));
+    for mut command in commands {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = command.stdout(writer).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{said}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_and_a_pipe_for_a_model_are_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let full = || {
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap()
+    };
+    let runs: [&[&str]; 2] = [&["-n", "200"], &["-n", "2", "--json"]];
+    for more in runs {
+        let output = run(home.path(), more).stdout(full()).output();
+        refused(&output.unwrap(), "standard output cannot be written");
+    }
+    let unheard = twoclock(home.path(), &["rm", "nothing"])
+        .stderr(full())
+        .status();
+    assert_eq!(unheard.unwrap().code(), Some(1));
+
+    let pipe = home.path().join("pipe.gguf");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let output = twoclock(home.path(), &["inspect", "-m"])
+        .arg(&pipe)
+        .output();
+    refused(&output.unwrap(), "no regular file");
+}
+
+#[test]
+fn a_line_that_is_no_text_does_not_end_a_conversation() {
+    let home = tempfile::tempdir().unwrap();
+    let lines = home.path().join("lines");
+    std::fs::write(&lines, b"Hi\n\xff\xfe\nHi\n").unwrap();
+    let mut command = twoclock(home.path(), &["run", "--device", "cpu", "-n", "2", "-m"]);
+    let output = command
+        .arg(model())
+        .stdin(std::fs::File::open(lines).unwrap())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("no UTF-8"), "{said}");
+    let answers = output.stdout.iter().filter(|b| **b == b'\n').count();
+    assert!(answers >= 2, "{:?}", output.stdout);
+}
