@@ -5,6 +5,7 @@ use crate::config::ModelConfig;
 use crate::error::Result;
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::executor::Executor;
+use twoclock_shaders::kernels::attention_decode;
 use twoclock_shaders::kernels::sample::candidates;
 use twoclock_shaders::kernels::step::PART_KEYS;
 use twoclock_shaders::kernels::weight::GROUP;
@@ -79,6 +80,16 @@ impl WorkspaceSizes {
     pub fn max_parts(&self) -> u32 {
         self.max_model_len.div_ceil(PART_KEYS)
     }
+
+    /// Scratch of the decode queries' parts, bytes.
+    pub fn parts_bytes(&self, config: &ModelConfig) -> u64 {
+        attention_decode::parts_bytes(
+            self.decodes,
+            config.num_attention_heads as u32,
+            self.max_parts(),
+            config.head_dim as u32,
+        )
+    }
 }
 
 /// Name and bytes of every buffer, in the order of [`Workspace::create`].
@@ -90,10 +101,6 @@ pub fn buffers(config: &ModelConfig, sizes: &WorkspaceSizes) -> [(&'static str, 
     let heads = config.num_attention_heads * config.head_dim;
     let kv = config.num_key_value_heads * config.head_dim;
     let vocab = config.vocab_size as u64;
-    let parts = u64::from(sizes.decodes)
-        * config.num_attention_heads as u64
-        * u64::from(sizes.max_parts())
-        * (config.head_dim as u64 + 4);
     [
         ("step", 4 * u64::from(sizes.step_words)),
         ("x", 4 * tokens * hidden),
@@ -104,7 +111,7 @@ pub fn buffers(config: &ModelConfig, sizes: &WorkspaceSizes) -> [(&'static str, 
         ("qkv", 4 * tokens * (heads + 2 * kv) as u64),
         ("sublayer", 4 * tokens * hidden),
         ("gate_up", 8 * tokens * ffn),
-        ("parts", 4 * parts),
+        ("parts", sizes.parts_bytes(config)),
         ("row_x", 4 * rows * hidden),
         ("row_act", 4 * rows * padded(config.hidden_size)),
         ("row_rstd", 4 * rows),

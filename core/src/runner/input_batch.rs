@@ -37,13 +37,22 @@ pub struct InputBatch {
     pub rows: Vec<LogitsRow>,
 }
 
+/// Which queries go to the split decode kernel; the others go to prefill tiles. The two give the
+/// same bits, so this is a matter of speed and scratch memory alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecodeSplit {
+    /// Most queries of one sequence.
+    pub sequence: usize,
+    /// Most queries of a step: what there is scratch for.
+    pub step: usize,
+}
+
 impl InputBatch {
-    /// Lays a step out. Sequences with up to `decode_queries` queries go to the split decode
-    /// kernel, longer ones to prefill tiles; the two give the same bits.
-    pub fn new(output: &SchedulerOutput, block_size: usize, decode_queries: usize) -> Self {
+    /// Lays a step out.
+    pub fn new(output: &SchedulerOutput, block_size: usize, split: DecodeSplit) -> Self {
         let mut arrays = Arrays::default();
         for (sequence, scheduled) in output.scheduled.iter().enumerate() {
-            arrays.push(sequence, scheduled, block_size, decode_queries);
+            arrays.push(sequence, scheduled, block_size, split);
         }
         arrays.finish(output.scheduled.len())
     }
@@ -79,7 +88,7 @@ impl Arrays {
         sequence: usize,
         scheduled: &ScheduledSequence,
         block_size: usize,
-        decode_queries: usize,
+        split: DecodeSplit,
     ) {
         let first_token = self.ids.len() as u32;
         let queries = scheduled.num_scheduled_tokens();
@@ -103,7 +112,8 @@ impl Arrays {
         ]);
         self.tables.extend_from_slice(table);
         let sequence_word = sequence as u32;
-        if queries <= decode_queries {
+        let decodes = self.decodes.len() / ITEM_WORDS + queries;
+        if queries <= split.sequence && decodes <= split.step {
             for query in 0..queries as u32 {
                 self.decodes.extend([sequence_word, query]);
             }
@@ -222,7 +232,8 @@ mod tests {
             ],
             ..SchedulerOutput::default()
         };
-        let batch = InputBatch::new(&output, 32, 4);
+        let split = |step| DecodeSplit { sequence: 4, step };
+        let batch = InputBatch::new(&output, 32, split(1));
         assert_eq!(batch.counts, [13, 0, 2, 1, 2]);
         let array = |header: usize, n: usize| &batch.words[batch.words[header] as usize..][..n];
         assert_eq!(array(step::IDS, 2), [7, 11]);
@@ -242,5 +253,9 @@ mod tests {
             ..SchedulerConfig::default()
         };
         assert!(batch.words.len() <= InputBatch::max_words(&config));
+
+        // Without scratch for it, a decode query is a tile.
+        let counts = InputBatch::new(&output, 32, split(0)).counts;
+        assert_eq!(counts, [13, 0, 3, 0, 0]);
     }
 }

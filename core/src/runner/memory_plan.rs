@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::model::workspace::{self, WorkspaceSizes};
 use crate::model::{Pages, llama, rope};
 use crate::runner::input_batch::InputBatch;
+use crate::runner::model_runner::DECODE_QUERIES;
 use crate::sched::SchedulerConfig;
 use crate::weights::Checkpoint;
 use std::fmt;
@@ -24,6 +25,9 @@ pub struct MemoryPlan {
     pub kv_tokens: u64,
 }
 
+/// Most scratch for attention's parts, bytes: beyond it, queries go to prefill tiles.
+const MAX_PARTS_BYTES: u64 = 64 << 20;
+
 /// Sizes of the workspace under these limits.
 pub fn workspace_sizes(
     config: &ModelConfig,
@@ -31,13 +35,22 @@ pub fn workspace_sizes(
     sched: &SchedulerConfig,
 ) -> WorkspaceSizes {
     let tokens = sched.max_num_batched_tokens as u32;
-    WorkspaceSizes {
+    let sizes = WorkspaceSizes {
         tokens,
         rows: WorkspaceSizes::head_rows(config, caps, tokens),
-        // Every token may be a decode query; of short sequences there are a few queries each.
-        decodes: tokens.min(sched.max_num_seqs as u32 * super::model_runner::DECODE_QUERIES as u32),
+        decodes: 1,
         max_model_len: sched.max_model_len as u32,
         step_words: InputBatch::max_words(sched) as u32,
+    };
+    // Every sequence may have a few decode queries, as far as their scratch stays moderate.
+    let queries = sched.max_num_seqs.saturating_mul(DECODE_QUERIES);
+    let scratch = MAX_PARTS_BYTES.min(caps.max_binding_bytes) / sizes.parts_bytes(config);
+    WorkspaceSizes {
+        decodes: tokens
+            .min(u32::try_from(queries).unwrap_or(u32::MAX))
+            .min(u32::try_from(scratch).unwrap_or(u32::MAX))
+            .max(1),
+        ..sizes
     }
 }
 

@@ -2,7 +2,7 @@
 //! back ids and, where asked for, log-probabilities.
 
 use super::ExecuteModel;
-use super::input_batch::{InputBatch, LogitsRow, RowPurpose};
+use super::input_batch::{DecodeSplit, InputBatch, LogitsRow, RowPurpose};
 use super::memory_plan::{MemoryPlan, workspace_sizes};
 use super::program_cache::ProgramCache;
 use crate::error::Result;
@@ -44,7 +44,7 @@ pub struct ModelRunner<E> {
     workspace: Workspace,
     pages: Pages,
     programs: ProgramCache,
-    decode_queries: usize,
+    split: DecodeSplit,
     plan: MemoryPlan,
 }
 
@@ -82,7 +82,10 @@ impl<E: Executor> ModelRunner<E> {
             workspace,
             pages,
             programs: ProgramCache::default(),
-            decode_queries: options.decode_queries.min(DECODE_QUERIES),
+            split: DecodeSplit {
+                sequence: options.decode_queries.min(DECODE_QUERIES),
+                step: sizes.decodes as usize,
+            },
             plan,
         })
     }
@@ -137,7 +140,7 @@ fn args(counts: [u32; NUM_COUNTS]) -> StepArgs {
 
 impl<E: Executor> ExecuteModel for ModelRunner<E> {
     async fn execute_model(&mut self, output: &SchedulerOutput) -> Result<ModelRunnerOutput> {
-        let batch = InputBatch::new(output, self.pages.block_size as usize, self.decode_queries);
+        let batch = InputBatch::new(output, self.pages.block_size as usize, self.split);
         if batch.words.len() > self.workspace.sizes.step_words as usize {
             return Err(ExecutorError::Invalid(format!(
                 "a step of {} words exceeds the {} it was planned for",
