@@ -229,6 +229,14 @@ fn a_tokenizer_that_cannot_be_built_says_why() {
         (of(&|v| v.kinds.truncate(3)), ["3 long", "288"]),
         (of(&|v| v.model = "llama".into()), ["scores", "288"]),
         (
+            of(&|v| {
+                v.model = "llama".into();
+                v.scores = vec![0.0; 288];
+                v.tokens[6] = "a".repeat(513);
+            }),
+            ["513 bytes with id 6", "at most 512"],
+        ),
+        (
             of(&|v| v.kinds[0] = TokenKind::Byte),
             ["byte token", "<0xNN>"],
         ),
@@ -242,6 +250,11 @@ fn a_tokenizer_that_cannot_be_built_says_why() {
         ("\"type\": \"BPE\"", "\"type\": \"WordPiece\"", "WordPiece"),
         ("\"dropout\": null", "\"dropout\": 0.5", "dropout"),
         ("\"decoder\": {", "\"x\": {", "decoder"),
+        (
+            "\"normalizer\": null",
+            r#""normalizer": {"type": "Replace", "pattern": {"Regex": ""}, "content": "aaaa"}"#,
+            "normalizer",
+        ),
         (
             "\"continuing_subword_prefix\": null",
             "\"continuing_subword_prefix\": \"##\"",

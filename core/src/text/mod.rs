@@ -3,6 +3,7 @@
 
 use thiserror::Error;
 
+mod component;
 pub mod detokenize;
 mod piece;
 mod pre_tokenizer;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::TextError;
+use super::component::Components;
 use super::piece::{Pieces, Spelling, spell};
 use super::tokenizer::{Parts, Specials};
 use crate::config::END_OF_GENERATION_TOKENS;
@@ -20,7 +21,11 @@ struct File {
     #[serde(default)]
     normalizer: Value,
     #[serde(default)]
+    pre_tokenizer: Value,
+    #[serde(default)]
     decoder: Value,
+    #[serde(default)]
+    post_processor: Value,
 }
 
 #[derive(Deserialize)]
@@ -70,6 +75,13 @@ pub(super) fn build(json: &[u8], bos: Option<&str>, eos: Option<&str>) -> Result
             supported: "all other normalizers".to_owned(),
         });
     }
+    Components {
+        normalizer: &file.normalizer,
+        pre_tokenizer: &file.pre_tokenizer,
+        decoder: &file.decoder,
+        post_processor: &file.post_processor,
+    }
+    .check()?;
     let (spelling, strip_leading_space) = decoder(&file.decoder)?;
 
     let mut pieces = Pieces::default();

@@ -13,6 +13,10 @@ use super::{TextError, pre_tokenizer};
 use crate::config::{TokenKind, Vocabulary};
 use crate::types::TokenId;
 
+/// Longest piece of text taken, bytes: deriving merges costs the square of it. The longest in
+/// published SentencePiece vocabularies have some tens.
+const MAX_PIECE: usize = 512;
+
 fn failed(e: impl ToString) -> TextError {
     TextError::Tokenizer(e.to_string())
 }
@@ -98,6 +102,13 @@ fn sentence_piece(vocabulary: &Vocabulary) -> Result<Parts, TextError> {
     };
     let mut ranked: Vec<(f32, TokenId, &str, &str)> = Vec::new();
     for (&piece, &id) in ids.iter().filter(|(_, id)| is_text(**id)) {
+        if piece.len() > MAX_PIECE {
+            return Err(TextError::Malformed {
+                field: "vocabulary",
+                found: format!("of a token of {} bytes with id {id}", piece.len()),
+                expected: format!("pieces of SentencePiece have at most {MAX_PIECE}"),
+            });
+        }
         let score = vocabulary.scores.get(id as usize).copied().unwrap_or(0.0);
         for (at, _) in piece.char_indices().skip(1) {
             let (a, b) = piece.split_at(at);
