@@ -7,10 +7,12 @@
     reason = "they panic when nobody reads; `output` does not"
 )]
 
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Parser;
 use serde_json::json;
 use twoclock::catalogue;
@@ -107,8 +109,28 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Longest text taken from a file, bytes: far beyond every context, and never the machine's memory.
+const MAX_TEXT: u64 = 64 << 20;
+
 fn read_text(path: &Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))
+    let unreadable = || format!("{} cannot be read", path.display());
+    // Asked before it is opened, as opening a pipe waits for a writer.
+    if !fs::metadata(path).with_context(unreadable)?.is_file() {
+        bail!("{}, as it is no regular file", unreadable());
+    }
+    let file = File::open(path).with_context(unreadable)?;
+    let mut text = Vec::new();
+    file.take(MAX_TEXT + 1)
+        .read_to_end(&mut text)
+        .with_context(unreadable)?;
+    if text.len() as u64 > MAX_TEXT {
+        bail!(
+            "{} is too long: a text may have {} at most",
+            path.display(),
+            human_bytes(MAX_TEXT)
+        );
+    }
+    String::from_utf8(text).with_context(unreadable)
 }
 
 fn engine_options(args: &EngineArgs) -> EngineOptions {

@@ -112,3 +112,25 @@ fn a_line_that_is_no_text_does_not_end_a_conversation() {
     let answers = output.stdout.iter().filter(|b| **b == b'\n').count();
     assert!(answers >= 2, "{:?}", output.stdout);
 }
+
+#[test]
+fn a_text_without_end_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let long = home.path().join("long.txt");
+    std::fs::File::create(&long)
+        .unwrap()
+        .set_len((64 << 20) + 1)
+        .unwrap();
+    let endless = Path::new(if cfg!(windows) { "NUL" } else { "/dev/zero" });
+    for (file, because) in [
+        (long.as_path(), "is too long"),
+        (endless, "no regular file"),
+        (home.path(), "no regular file"),
+    ] {
+        for command in [["run", "-f"], ["eval", "--text"]] {
+            let mut command = twoclock(home.path(), &command);
+            command.arg(file).args(["--device", "cpu", "-m"]);
+            refused(&command.arg(model()).output().unwrap(), because);
+        }
+    }
+}

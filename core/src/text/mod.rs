@@ -23,7 +23,7 @@ pub use tokenizer::Tokenizer;
 pub enum TextError {
     /// The model's files have no tokenizer.
     #[error(
-        "the model's files hold no tokenizer (tokenizer.json, or tokenizer.ggml.* in GGUF); token ids still work"
+        "the model's files hold no tokenizer: put its tokenizer.json into the folder, or take a GGUF file with tokenizer.ggml.* in it"
     )]
     NoTokenizer,
     /// The tokenizer asks for something the engine does not do.
