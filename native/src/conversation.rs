@@ -48,7 +48,7 @@ pub fn converse(
         let _ = editor.add_history_entry(&line);
         let before = session.clone();
         session.push(Message::user(line));
-        let prompt = Prompt::Templated(session.render(template)?);
+        let prompt = Prompt::Templated(session.render(template, engine.tokenizer())?);
         interrupt::take();
         let unread = RefCell::new(None);
         let show = |text: &str| {

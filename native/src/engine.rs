@@ -33,17 +33,17 @@ pub struct EngineOptions {
 /// The engine of a program on this machine.
 pub type HostEngine = LlmEngine<ModelRunner<HostExecutor>, HostClock>;
 
-/// Loads a checkpoint.
+/// Loads a checkpoint, whose tokenizer this is.
 ///
 /// # Errors
 /// No such device, a model that does not fit, files that cannot be read.
 pub fn load(
     checkpoint: &Checkpoint,
+    tokenizer: Tokenizer,
     options: &EngineOptions,
     store: &Store,
     report: &Reporter,
 ) -> anyhow::Result<HostEngine> {
-    let tokenizer = Tokenizer::from_assets(&checkpoint.text)?;
     let caches = store.caches();
     let executor = HostExecutor::open(options.device, Some(&caches))?;
     report.detail(&format!("on {executor}"));

@@ -28,6 +28,7 @@ use twoclock::pull::pull;
 use twoclock::report::Reporter;
 use twoclock::run::{self, Ask, RunOptions};
 use twoclock::store::{Store, human_bytes};
+use twoclock_core::text::Tokenizer;
 use twoclock_core::types::SamplingParams;
 
 fn main() -> ExitCode {
@@ -66,7 +67,14 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         } => {
             let text = read_text(text)?;
             let checkpoint = ModelPath::resolve(model, &store)?.open()?;
-            let mut engine = engine::load(&checkpoint, &engine_options(engine), &store, &report)?;
+            let tokenizer = Tokenizer::from_assets(&checkpoint.text)?;
+            let mut engine = engine::load(
+                &checkpoint,
+                tokenizer,
+                &engine_options(engine),
+                &store,
+                &report,
+            )?;
             let bar = report.bar("scoring", None);
             let progress = |done: usize, _| bar.set_position(done as u64);
             let evaluation = eval::evaluate(&mut engine, &text, progress);

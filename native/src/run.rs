@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use anyhow::{Context, bail};
 use twoclock_core::chat::{ChatSession, Message};
 use twoclock_core::engine::Prompt;
-use twoclock_core::text::ChatTemplate;
+use twoclock_core::text::{ChatTemplate, Tokenizer};
 use twoclock_core::types::{SamplingParams, TokenId};
 use twoclock_core::weights::Checkpoint;
 
@@ -64,13 +64,14 @@ pub fn run(
             .as_ref()
             .map_or_else(ChatSession::new, ChatSession::with_system)
     };
+    let tokenizer = Tokenizer::from_assets(&checkpoint.text)?;
     let prompt = match &options.ask {
         Ask::Conversation if options.json => {
             bail!("--json needs a prompt: give -p, -f or --prompt-ids");
         }
         Ask::Conversation => {
             let template = template()?;
-            let mut engine = engine::load(checkpoint, &options.engine, store, report)?;
+            let mut engine = engine::load(checkpoint, tokenizer, &options.engine, store, report)?;
             let ended =
                 conversation::converse(&mut engine, &template, opening(), &options.sampling);
             engine.core().runner().executor().save_pipelines();
@@ -82,10 +83,10 @@ pub fn run(
             let template = template().context("use --raw to give the text as it is")?;
             let mut session = opening();
             session.push(Message::user(text.clone()));
-            Prompt::Templated(session.render(&template)?)
+            Prompt::Templated(session.render(&template, &tokenizer)?)
         }
     };
-    let mut engine = engine::load(checkpoint, &options.engine, store, report)?;
+    let mut engine = engine::load(checkpoint, tokenizer, &options.engine, store, report)?;
     interrupt::listen();
     // An answer nobody can read any more is not computed on.
     let unread = RefCell::new(None);

@@ -7,7 +7,7 @@
 //! ```
 
 use super::message::{Message, Role};
-use crate::text::{ChatTemplate, TextError};
+use crate::text::{ChatTemplate, RenderedPrompt, TextError, Tokenizer};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -149,8 +149,13 @@ impl ChatSession {
     ///
     /// # Errors
     /// The template's, such as for two messages of the person in a row.
-    pub fn render(&self, template: &ChatTemplate) -> Result<String, TextError> {
-        template.render(&self.active_messages(), true, &serde_json::Map::new())
+    pub fn render(
+        &self,
+        template: &ChatTemplate,
+        tokenizer: &Tokenizer,
+    ) -> Result<RenderedPrompt, TextError> {
+        let extra = serde_json::Map::new();
+        template.render_prompt(&self.active_messages(), true, &extra, tokenizer)
     }
 
     fn add(&mut self, message: Message, parent: Option<MessageId>) -> MessageId {
@@ -260,8 +265,10 @@ mod tests {
         let hi = s.push(Message::user("Hi"));
         s.push(Message::assistant("Hello"));
         s.edit(hi, "Ho").unwrap();
-        let prompt = s.render(&template).unwrap();
-        assert_eq!(prompt, "<system>be brief<user>Ho<assistant>");
+        let json = include_bytes!("../../../tests/golden/tokenizer/tokenizer.json");
+        let tokenizer = Tokenizer::from_json(json, None, None).unwrap();
+        let prompt = s.render(&template, &tokenizer).unwrap();
+        assert_eq!(prompt, "<system>be brief<user>Ho<assistant>".into());
     }
 
     #[test]

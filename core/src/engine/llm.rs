@@ -7,7 +7,7 @@ use super::output_processor::{OutputProcessor, RequestOutput};
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::runner::ExecuteModel;
-use crate::text::{Detokenizer, TextError, Tokenizer};
+use crate::text::{Detokenizer, RenderedPrompt, TextError, Tokenizer};
 use crate::types::{RequestId, SamplingParams, TokenId};
 
 /// What a request continues.
@@ -17,7 +17,7 @@ pub enum Prompt {
     /// are added, and the texts of special tokens are read as those tokens.
     Text(String),
     /// Text out of a chat template, which has put all special tokens into it.
-    Templated(String),
+    Templated(RenderedPrompt),
     /// Ids as they are.
     TokenIds(Vec<TokenId>),
 }
@@ -30,7 +30,7 @@ impl Prompt {
     pub fn into_token_ids(self, tokenizer: &Tokenizer) -> Result<Vec<TokenId>, TextError> {
         match self {
             Self::Text(text) => tokenizer.encode(&text, true, true),
-            Self::Templated(text) => tokenizer.encode(&text, false, true),
+            Self::Templated(p) => tokenizer.encode_with_literals(&p.text, &p.literal),
             Self::TokenIds(ids) => Ok(ids),
         }
     }

@@ -5,6 +5,7 @@ use thiserror::Error;
 
 mod component;
 pub mod detokenize;
+pub mod literal;
 mod piece;
 mod pre_tokenizer;
 pub mod strftime;
@@ -15,6 +16,7 @@ mod tokenizer_json;
 mod vocabulary;
 
 pub use detokenize::Detokenizer;
+pub use literal::RenderedPrompt;
 pub use template::ChatTemplate;
 pub use tokenizer::Tokenizer;
 

@@ -1,6 +1,6 @@
 //! Chat templates: from messages to the text a model was trained on. Owns the environment templates
-//! expect (that of transformers); knows no tokenizer and no conversation, only what serialises as
-//! messages do.
+//! expect (that of transformers); knows no conversation, only what serialises as messages do, and of
+//! tokenizers only which texts are special.
 
 use std::fmt;
 use std::io;
@@ -12,7 +12,8 @@ use minijinja::{AutoEscape, Environment, ErrorKind, Value};
 use serde::Serialize;
 use serde_json::Map;
 
-use super::{TextError, template_tags};
+use super::literal::Marks;
+use super::{RenderedPrompt, TextError, Tokenizer, template_tags};
 use crate::config::TextAssets;
 
 /// What a template may spend: about one a step and one for 64 bytes it makes, which bounds its time
@@ -28,6 +29,7 @@ pub type StrftimeNow = Arc<dyn Fn(&str) -> String + Send + Sync>;
 /// A model's chat template.
 pub struct ChatTemplate {
     environment: Environment<'static>,
+    source: String,
     bos_token: Option<String>,
     eos_token: Option<String>,
 }
@@ -105,6 +107,7 @@ impl ChatTemplate {
             .map_err(|e| TextError::TemplateSyntax(describe(&e)))?;
         Ok(Self {
             environment,
+            source: source.to_owned(),
             bos_token,
             eos_token,
         })
@@ -125,6 +128,32 @@ impl ChatTemplate {
         extra: &Map<String, serde_json::Value>,
     ) -> Result<String, TextError> {
         self.render_json(to_json_value(messages)?, add_generation_prompt, extra)
+    }
+
+    /// The prompt for a conversation, as [`render`](Self::render), for this tokenizer: special tokens
+    /// that messages or `extra` spell are marked as text, so that nobody ends a turn by writing so.
+    ///
+    /// # Errors
+    /// As [`render`](Self::render), and the tokenizer's.
+    pub fn render_prompt<M: Serialize + ?Sized>(
+        &self,
+        messages: &M,
+        add_generation_prompt: bool,
+        extra: &Map<String, serde_json::Value>,
+        tokenizer: &Tokenizer,
+    ) -> Result<RenderedPrompt, TextError> {
+        let specials = tokenizer.special_texts()?;
+        let messages = to_json_value(messages)?;
+        let extra = serde_json::Value::Object(extra.clone());
+        if !specials.occur_in(&messages) && !specials.occur_in(&extra) {
+            let text = self.render_json(messages, add_generation_prompt, &into_map(extra))?;
+            return Ok(text.into());
+        }
+        let marks = Marks::unlike(&self.source, &[&messages, &extra])?;
+        let messages = marks.mark(messages, specials);
+        let extra = into_map(marks.mark(extra, specials));
+        let marked = self.render_json(messages, add_generation_prompt, &extra)?;
+        Ok(marks.take(&marked, specials))
     }
 
     /// The prompt that lets the model go on with the last message, an answer begun: the template
@@ -184,6 +213,13 @@ impl ChatTemplate {
             .get_template("chat")
             .map_err(|e| TextError::TemplateSyntax(describe(&e)))?;
         template.render(Serde(context)).map_err(|e| explain(&e))
+    }
+}
+
+fn into_map(value: serde_json::Value) -> Map<String, serde_json::Value> {
+    match value {
+        serde_json::Value::Object(map) => map,
+        _ => Map::new(),
     }
 }
 

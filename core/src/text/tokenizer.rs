@@ -1,8 +1,10 @@
 //! Between text and token ids. Owns which tokens text may spell and what bytes an id stands for;
 //! knows no model.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
+use super::literal::SpecialTexts;
 use super::piece::Pieces;
 use super::{TextError, tokenizer_json, vocabulary};
 use crate::config::{TextAssets, TokenizerAsset, Vocabulary};
@@ -39,6 +41,8 @@ pub struct Tokenizer {
     /// A copy that reads special tokens as text. The library keeps this choice in the object, and
     /// most programs need only one of the two.
     plain: OnceLock<tokenizers::Tokenizer>,
+    /// Only needed where messages are told from their template.
+    special_texts: OnceLock<SpecialTexts>,
 }
 
 impl Tokenizer {
@@ -80,6 +84,7 @@ impl Tokenizer {
         Self {
             parts,
             plain: OnceLock::new(),
+            special_texts: OnceLock::new(),
         }
     }
 
@@ -116,6 +121,48 @@ impl Tokenizer {
         };
         let ids = encoding.get_ids().iter().copied();
         Ok(before.into_iter().chain(ids).chain(after).collect())
+    }
+
+    /// The ids of a text out of a chat template: nothing is added, and special tokens are read as
+    /// such except in the byte ranges `literal`, ascending. Without ranges it is
+    /// `encode(text, false, true)`; with some, only the parts between special tokens that hold
+    /// them are read otherwise.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode).
+    pub fn encode_with_literals(
+        &self,
+        text: &str,
+        literal: &[Range<usize>],
+    ) -> Result<Vec<TokenId>, TextError> {
+        if literal.is_empty() {
+            return self.encode(text, false, true);
+        }
+        let mut ids = Vec::new();
+        let mut last = 0;
+        let parts = self.special_texts()?.parts_with(text, literal);
+        for part in parts {
+            if last < part.start {
+                ids.extend(self.encode(&text[last..part.start], false, true)?);
+            }
+            ids.extend(self.encode(&text[part.clone()], false, false)?);
+            last = part.end;
+        }
+        if last < text.len() {
+            ids.extend(self.encode(&text[last..], false, true)?);
+        }
+        Ok(ids)
+    }
+
+    /// The texts of the special tokens, as they are written.
+    pub(super) fn special_texts(&self) -> Result<&SpecialTexts, TextError> {
+        match self.special_texts.get() {
+            Some(texts) => Ok(texts),
+            None => {
+                let texts = SpecialTexts::new(&self.parts.inner)?;
+                Ok(self.special_texts.get_or_init(|| texts))
+            }
+        }
     }
 
     /// The text of ids. `skip_special` leaves out special tokens.
