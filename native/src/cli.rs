@@ -8,7 +8,7 @@ use crate::host_executor::DeviceChoice;
 
 /// Runs large language models on the GPU, through WebGPU's shading language.
 #[derive(Debug, Parser)]
-#[command(name = "twoclock", version, about, after_help = EXAMPLES)]
+#[command(name = "twoclock", version, about = ABOUT, after_help = EXAMPLES)]
 pub struct Cli {
     /// Say more about what is done, on standard error.
     #[arg(short, long, global = true)]
@@ -18,10 +18,14 @@ pub struct Cli {
     pub command: Command,
 }
 
+const ABOUT: &str = "Runs large language models on the GPU, through WebGPU's shading language.";
+
 const EXAMPLES: &str = "\
 Examples:
   twoclock pull smollm2        bring a small model onto this machine
   twoclock run -m smollm2      talk with it
+  twoclock eval -m smollm2 --text book.txt
+                               how well it predicts a text
   twoclock devices             show what it can run on here
   twoclock list                show the models here, and what can be pulled
   twoclock inspect -m smollm2  show what it is
@@ -75,12 +79,21 @@ Longer texts are scored in windows of the context.")]
         engine: EngineArgs,
     },
     /// Show what a model can run on here.
+    #[command(after_help = "\
+Examples:
+  twoclock devices
+  twoclock run -m smollm2 -p Hi --device 0      on the first of them
+  twoclock run -m smollm2 -p Hi --device cpu    on the reference kernels")]
     Devices {
         /// Print one JSON object instead of text.
         #[arg(long)]
         json: bool,
     },
     /// Show the models on this machine, and those that can be pulled.
+    #[command(after_help = "\
+Examples:
+  twoclock list
+  twoclock list --json")]
     List {
         /// Print one JSON object instead of text.
         #[arg(long)]
@@ -102,6 +115,9 @@ Examples:
         json: bool,
     },
     /// Delete a model from this machine.
+    #[command(after_help = "\
+Example:
+  twoclock rm smollm2")]
     Rm {
         /// Name of the model (`twoclock list` shows it).
         model: String,
@@ -160,7 +176,7 @@ pub struct EngineArgs {
     /// where absent.
     #[arg(long, value_name = "N|cpu")]
     pub device: Option<DeviceChoice>,
-    /// Precision of the arithmetic; f32 is the only one so far, and what auto means.
+    /// Precision of the arithmetic. So far there is one, f32, and auto means it.
     #[arg(long, value_enum, default_value_t = ComputeDtype::Auto)]
     pub compute_dtype: ComputeDtype,
     /// Longest sequence, prompt and answer together; the model's own, at most 4096, where absent.
@@ -177,6 +193,6 @@ pub struct EngineArgs {
 pub enum ComputeDtype {
     /// What suits the device.
     Auto,
-    /// Single precision: the exact class.
+    /// Single precision: the same tokens however a request is served.
     F32,
 }

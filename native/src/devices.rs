@@ -61,7 +61,7 @@ pub fn as_text(found: &[AdapterSummary]) -> String {
             human_bytes(caps.max_workgroup_bytes.into()),
         );
     }
-    text += "cpu  the reference kernels, one thread: right, and very slow\n";
+    text += "cpu  the reference kernels in plain Rust, on one thread\n";
     if found.is_empty() {
         text += "\nNo Vulkan, Metal or DX12 adapter was found: install your graphics driver, or Mesa's software\ndriver to try things out (on Debian and Ubuntu: libvulkan1 and mesa-vulkan-drivers).\n";
     } else if found

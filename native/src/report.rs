@@ -64,9 +64,24 @@ impl Reporter {
                 "{msg:>12} {spinner} {bytes} {bytes_per_sec}",
             ),
         };
-        let style = ProgressStyle::with_template(template)
-            .unwrap_or_else(|_| ProgressStyle::default_bar())
-            .progress_chars("=> ");
-        bar.with_style(style).with_message(label)
+        styled(bar, template, label)
     }
+
+    /// A bar over `total` things that are counted, not measured in bytes.
+    pub fn counter(&self, label: &'static str, total: usize) -> ProgressBar {
+        let target = if self.bars {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let bar = ProgressBar::with_draw_target(Some(total as u64), target);
+        styled(bar, "{msg:>12} [{bar:30}] {pos}/{len} {per_sec} {eta}", label)
+    }
+}
+
+fn styled(bar: ProgressBar, template: &str, label: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template)
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("=> ");
+    bar.with_style(style).with_message(label)
 }

@@ -159,7 +159,8 @@ impl GpuDevice {
         let adapter = found.get(wanted).ok_or_else(|| {
             ExecutorError::NoDevice(match (found.len(), options.adapter) {
                 (0, _) => "no Vulkan, Metal, DX12 or WebGPU adapter was found; install a graphics driver (or Mesa's software driver to try things out)".into(),
-                (n, wanted) => format!("there is no device {}; there are 0..{n}", wanted.unwrap_or(0)),
+                (1, _) => format!("there is no device {wanted}, only device 0"),
+                (n, _) => format!("there is no device {wanted}, only devices 0 to {}", n - 1),
             })
         })?;
         let summary = summary(adapter);
@@ -189,7 +190,7 @@ impl GpuDevice {
         let errors = Arc::clone(&faults);
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
             let mut faults = errors.lock().unwrap_or_else(PoisonError::into_inner);
-            tracing::error!("{error}");
+            tracing::debug!("{error}");
             faults.error.get_or_insert(match error {
                 wgpu::Error::OutOfMemory { .. } => ExecutorError::OutOfMemory {
                     label: "a buffer".into(),
