@@ -18,8 +18,8 @@ use crate::output;
 /// Talks until the person is done.
 ///
 /// # Errors
-/// The terminal, standard output or the device fails. A message that cannot be answered is taken back, and the
-/// conversation goes on.
+/// The terminal, standard output or the device fails. A message that cannot be answered is taken
+/// back, and the conversation goes on.
 pub fn converse(
     engine: &mut HostEngine,
     template: &ChatTemplate,
@@ -27,11 +27,16 @@ pub fn converse(
     sampling: &SamplingParams,
 ) -> anyhow::Result<()> {
     let mut editor = DefaultEditor::new()?;
-    output::note("Ctrl-C stops an answer, Ctrl-D ends the conversation.");
+    output::note("Ctrl-C stops an answer, /clear begins anew, Ctrl-D ends the conversation.");
     interrupt::listen();
+    let opening = session.clone();
     loop {
         let line = match editor.readline("> ") {
             Ok(line) if line.trim().is_empty() => continue,
+            Ok(line) if line.trim() == "/clear" => {
+                session = opening.clone();
+                continue;
+            }
             Ok(line) => line,
             Err(ReadlineError::Interrupted) => {
                 output::note("Ctrl-D ends the conversation.");
@@ -63,16 +68,24 @@ pub fn converse(
         }
         match given {
             Ok(given) => {
-                let stopped = given.completion.finish_reason == Some(FinishReason::Abort);
-                output::print(if stopped { " …\n" } else { "\n" })?;
+                output::print(end_mark(&given.completion))?;
                 session.push(Message::assistant(given.text));
             }
             Err(twoclock_core::error::Error::Request(e)) => {
-                output::note(&e.to_string());
+                output::note(&format!("{e} (/clear begins anew)"));
                 session = before;
             }
             Err(e) => return Err(e.into()),
         }
+    }
+}
+
+/// What follows an answer: whether it is whole.
+pub fn end_mark(completion: &Completion) -> &'static str {
+    match completion.finish_reason {
+        Some(FinishReason::Abort) => " … [stopped]\n",
+        Some(FinishReason::Length) => " … [cut: most tokens of an answer, or of the context]\n",
+        Some(FinishReason::Stop) | None => "\n",
     }
 }
 

@@ -23,6 +23,7 @@ use twoclock::eval;
 use twoclock::files::ModelPath;
 use twoclock::index::Index;
 use twoclock::inspect;
+use twoclock::interrupt;
 use twoclock::output::{self, OutputError};
 use twoclock::pull::pull;
 use twoclock::report::Reporter;
@@ -33,7 +34,9 @@ use twoclock_core::types::SamplingParams;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    logs(cli.verbose);
     match run(&cli) {
+        Ok(()) if interrupt::was_heeded() => ExitCode::from(interrupt::STATUS),
         Ok(()) => ExitCode::SUCCESS,
         Err(e) if matches!(e.downcast_ref(), Some(OutputError::Closed)) => ExitCode::SUCCESS,
         Err(e) => {
@@ -41,6 +44,21 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What libraries log goes to standard error: warnings, with `--verbose` more.
+fn logs(verbose: bool) {
+    let level = if verbose {
+        tracing::Level::DEBUG
+    } else {
+        tracing::Level::WARN
+    };
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .without_time()
+        .init();
 }
 
 fn run(cli: &Cli) -> anyhow::Result<()> {
@@ -75,8 +93,11 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
                 &store,
                 &report,
             )?;
-            let bar = report.bar("scoring", None);
-            let progress = |done: usize, _| bar.set_position(done as u64);
+            let bar = report.counter("scoring", 0);
+            let progress = |done: usize, total: usize| {
+                bar.set_length(total as u64);
+                bar.set_position(done as u64);
+            };
             let evaluation = eval::evaluate(&mut engine, &text, progress);
             bar.finish_and_clear();
             engine.core().runner().executor().save_pipelines();

@@ -75,7 +75,11 @@ impl Reporter {
             ProgressDrawTarget::hidden()
         };
         let bar = ProgressBar::with_draw_target(Some(total as u64), target);
-        styled(bar, "{msg:>12} [{bar:30}] {pos}/{len} {per_sec} {eta}", label)
+        styled(
+            bar,
+            "{msg:>12} [{bar:30}] {pos}/{len} {per_sec} {eta}",
+            label,
+        )
     }
 }
 

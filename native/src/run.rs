@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use twoclock_core::chat::{ChatSession, Message};
 use twoclock_core::engine::Prompt;
 use twoclock_core::text::{ChatTemplate, Tokenizer};
-use twoclock_core::types::{SamplingParams, TokenId};
+use twoclock_core::types::{FinishReason, SamplingParams, TokenId};
 use twoclock_core::weights::Checkpoint;
 
 use crate::answer::{answer, as_json};
@@ -108,10 +108,20 @@ pub fn run(
     if let Some(error) = unread.into_inner() {
         return Err(error.into());
     }
+    if given.completion.finish_reason == Some(FinishReason::Abort) {
+        interrupt::heed();
+    }
     if options.json {
         output::print(&format!("{}\n", as_json(&given)))?;
     } else {
         output::print("\n")?;
+        match given.completion.finish_reason {
+            Some(FinishReason::Abort) => report.note("stopped"),
+            Some(FinishReason::Length) => {
+                report.note("cut at the most tokens of an answer (-n) or of the context");
+            }
+            Some(FinishReason::Stop) | None => {}
+        }
         report.detail(&conversation::speed(&given.completion));
     }
     Ok(())
