@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds web/ for wasm32 and runs its page in headless Chromium, and has that compile every kernel. Needs the wasm32 target, a
-# wasm-bindgen of the version in Cargo.toml (WASM_BINDGEN or on the PATH), Chromium and Python;
-# tests/run.sh brings them.
+# Builds web/ for wasm32 and runs its page in headless Chromium, and has that compile every kernel.
+# Needs the wasm32 target, a wasm-bindgen of the version in Cargo.toml (WASM_BINDGEN or on the PATH),
+# Chromium and Python; tests/run.sh brings them.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 site=tests/browser/site
@@ -10,7 +10,9 @@ cargo build --package twoclock-web --target wasm32-unknown-unknown
 rm -rf "$site"
 mkdir -p "$site"
 cp web/page/index.html tests/browser/shaders.html "$site/"
-cargo run --quiet --package twoclock-tests --example dump_shaders > "$site/shaders.json"
+# The whole workspace, because a package alone resolves other features and builds wgpu anew.
+cargo build --quiet --workspace --example dump_shaders
+"$target/debug/examples/dump_shaders" > "$site/shaders.json"
 "${WASM_BINDGEN:-wasm-bindgen}" --target web --out-dir "$site/pkg" \
   "$target/wasm32-unknown-unknown/debug/twoclock_web.wasm"
 python3 tests/browser/smoke.py "$site"
