@@ -3,12 +3,14 @@
 
 mod case;
 mod golden;
+mod logits_bits;
 mod noise;
 mod synthetic;
 mod weights;
 
 pub use case::{Case, Input, MakeDispatches, assert_close};
 pub use golden::{Expected, GoldenDir, golden, golden_bytes};
+pub use logits_bits::{LogitsBits, LogitsRows};
 pub use noise::Noise;
 pub use synthetic::Synthetic;
 pub use weights::Weights;

@@ -14,7 +14,8 @@ use twoclock_core::runner::{ModelRunner, RunnerOptions};
 use twoclock_core::sched::SchedulerConfig;
 use twoclock_core::types::SamplingParams;
 use twoclock_core::weights::Checkpoint;
-use twoclock_tests::{golden, gpu};
+use twoclock_shaders::executor::Executor;
+use twoclock_tests::{LogitsBits, golden, gpu};
 
 fn checkpoint() -> Checkpoint {
     let path = std::env::var_os("TWOCLOCK_SMOLLM2").expect(
@@ -40,14 +41,14 @@ fn ids(value: &Value) -> Vec<u32> {
 }
 
 fn generate(
+    executor: impl Executor,
     checkpoint: &Checkpoint,
     config: &SchedulerConfig,
     waves: Vec<Vec<(Vec<u32>, SamplingParams)>>,
 ) -> Vec<Completion> {
     let options = RunnerOptions::default();
-    let mut gpu = gpu();
     let started = Instant::now();
-    let runner = ModelRunner::load(&mut *gpu, checkpoint, config, options, |_| ()).expect("loads");
+    let runner = ModelRunner::load(executor, checkpoint, config, options, |_| ()).expect("loads");
     eprintln!("loaded in {:.2?}", started.elapsed());
     let clock = ManualClock::default();
     let mut engine =
@@ -90,7 +91,7 @@ fn agrees_with_the_float32_reference() {
         num_blocks: 1 + 64,
         ..SchedulerConfig::default()
     };
-    let mut completions = generate(&checkpoint, &config, vec![requests]);
+    let mut completions = generate(&mut *gpu(), &checkpoint, &config, vec![requests]);
 
     let scored = completions.pop().expect("the text");
     let nll: f64 = scored
@@ -199,14 +200,21 @@ fn the_same_bits_however_served() {
             num_blocks: 1 + 1024 / block_size,
             ..SchedulerConfig::default()
         };
-        (
-            chunk,
-            block_size,
-            generate(&checkpoint, &config, waves.clone()),
-        )
+        let mut gpu = gpu();
+        let (executor, logits) = LogitsBits::new(&mut *gpu, checkpoint.config.vocab_size);
+        let run = generate(executor, &checkpoint, &config, waves.clone());
+        // One row a drawn token, in whatever order they were computed.
+        let mut logits = logits.take();
+        logits.sort_unstable();
+        assert_eq!(logits.len(), 4 * run.len());
+        (chunk, block_size, run, logits)
     });
-    let (_, _, first) = runs.next().expect("four runs");
-    for (chunk, block_size, run) in runs {
+    let (_, _, first, first_logits) = runs.next().expect("four runs");
+    for (chunk, block_size, run, logits) in runs {
+        assert!(
+            logits == first_logits,
+            "chunks of {chunk}, pages of {block_size}: other bits of logits"
+        );
         for (ours, theirs) in run.iter().zip(&first) {
             let what = format!(
                 "prompt of {}, chunks of {chunk}, pages of {block_size}",
