@@ -45,10 +45,12 @@ fn gguf_files_of_every_type_are_read() {
             (288, 256, 256, 1, 8, 2, 32, 512)
         );
         assert_eq!(config.rms_norm_eps, 1e-5);
-        assert_eq!(config.rope_theta, 10_000.0);
-        assert_eq!(config.rope_scaling, RopeScaling::None);
+        assert_eq!(config.rope.theta, 10_000.0);
+        assert_eq!(config.rope.scaling, RopeScaling::None);
         assert_eq!(config.rope_pairing, RopePairing::Interleaved);
-        assert!(config.tie_word_embeddings && !config.attention_bias && !config.mlp_bias);
+        assert!(
+            config.tie_word_embeddings && !config.qkv_bias && !config.o_bias && !config.mlp_bias
+        );
         // The file names <|endoftext|> only; <|im_end|> is known by its text.
         assert_eq!(config.eos_token_ids, [285, 287]);
         assert_eq!(checkpoint.metadata.format, Format::Gguf { version: 3 });
@@ -95,20 +97,20 @@ fn gguf_and_safetensors_of_one_model_agree() {
         }
         assert!(a == b, "{name}");
     }
-    let RopeScaling::Factors(factors) = &gguf.config.rope_scaling else {
-        panic!("{:?}", gguf.config.rope_scaling);
+    let RopeScaling::Factors(factors) = &gguf.config.rope.scaling else {
+        panic!("{:?}", gguf.config.rope.scaling);
     };
     let RopeScaling::Llama3 {
         factor,
         low_freq_factor,
         high_freq_factor,
         original_max_position_embeddings,
-    } = hf.config.rope_scaling
+    } = hf.config.rope.scaling
     else {
-        panic!("{:?}", hf.config.rope_scaling);
+        panic!("{:?}", hf.config.rope.scaling);
     };
     for (i, found) in factors.iter().enumerate() {
-        let wavelength = 2.0 * std::f32::consts::PI * hf.config.rope_theta.powf(i as f32 / 8.0);
+        let wavelength = 2.0 * std::f32::consts::PI * hf.config.rope.theta.powf(i as f32 / 8.0);
         let smooth = (original_max_position_embeddings as f32 / wavelength - low_freq_factor)
             / (high_freq_factor - low_freq_factor);
         let expected = 1.0 / ((1.0 - smooth.clamp(0.0, 1.0)) / factor + smooth.clamp(0.0, 1.0));
@@ -118,7 +120,7 @@ fn gguf_and_safetensors_of_one_model_agree() {
         );
     }
     let mut config = hf.config.clone();
-    config.rope_scaling = gguf.config.rope_scaling.clone();
+    config.rope.scaling = gguf.config.rope.scaling.clone();
     config.rope_pairing = RopePairing::Interleaved;
     // The GGUF file carries another tokenizer, and its ends.
     config.eos_token_ids.clone_from(&gguf.config.eos_token_ids);
@@ -134,7 +136,7 @@ fn both_forms_of_a_configuration_are_one() {
     ] {
         let mut files = MemoryFiles::of(&format!("models/{name}"));
         let hub = Checkpoint::from_hf(&files).unwrap();
-        assert_eq!(hub.config.attention_bias, biases);
+        assert_eq!([hub.config.qkv_bias, hub.config.o_bias], [biases; 2]);
         assert_eq!(hub.config.mlp_bias, biases);
         assert_eq!(hub.config.tie_word_embeddings, tied);
         assert_eq!(hub.config.eos_token_ids, [2]);
@@ -152,7 +154,7 @@ fn both_forms_of_a_configuration_are_one() {
     }
     let linear = Checkpoint::from_hf(&MemoryFiles::of("models/llama_tied_linear")).unwrap();
     assert_eq!(
-        linear.config.rope_scaling,
+        linear.config.rope.scaling,
         RopeScaling::Linear { factor: 2.0 }
     );
     assert_eq!(linear.config.head_dim, 16);

@@ -51,7 +51,7 @@ pub fn as_json(checkpoint: &Checkpoint) -> Value {
             "head_dim": config.head_dim,
             "max_position_embeddings": config.max_position_embeddings,
             "rms_norm_eps": config.rms_norm_eps,
-            "rope_theta": config.rope_theta,
+            "rope_theta": config.rope.theta,
             "tie_word_embeddings": config.tie_word_embeddings,
             "bos_token_id": config.bos_token_id,
             "eos_token_ids": config.eos_token_ids,

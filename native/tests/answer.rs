@@ -10,7 +10,7 @@ use std::path::Path;
 
 use twoclock::answer::{answer, as_json};
 use twoclock_core::clock::ManualClock;
-use twoclock_core::config::{Architecture, ModelConfig, RopePairing, RopeScaling};
+use twoclock_core::config::{LayerConfig, ModelConfig, RopeParameters};
 use twoclock_core::engine::{EngineCore, LlmEngine, Prompt};
 use twoclock_core::error::{Error, Result};
 use twoclock_core::runner::ExecuteModel;
@@ -53,7 +53,6 @@ fn engine(text: &str, fails_at: usize) -> (LlmEngine<Reciter, ManualClock>, Vec<
     let tokenizer = Tokenizer::from_json(&std::fs::read(path).unwrap(), None, None).unwrap();
     let ids = tokenizer.encode(text, false, false).unwrap();
     let model = ModelConfig {
-        architecture: Architecture::Llama,
         vocab_size: tokenizer.vocab_size(),
         hidden_size: 64,
         intermediate_size: 64,
@@ -63,14 +62,16 @@ fn engine(text: &str, fails_at: usize) -> (LlmEngine<Reciter, ManualClock>, Vec<
         head_dim: 64,
         max_position_embeddings: 512,
         rms_norm_eps: 1e-5,
-        rope_theta: 1e4,
-        rope_scaling: RopeScaling::None,
-        rope_pairing: RopePairing::Halves,
+        embedding_scale: 1.0,
+        attention_scale: 1.0,
+        layers: vec![LayerConfig::default(); 1],
+        rotary_dim: 64,
+        rope: RopeParameters {
+            theta: 1e4,
+            ..RopeParameters::default()
+        },
         tie_word_embeddings: true,
-        attention_bias: false,
-        mlp_bias: false,
-        bos_token_id: None,
-        eos_token_ids: Vec::new(),
+        ..ModelConfig::default()
     };
     let config = SchedulerConfig {
         max_model_len: 512,

@@ -56,7 +56,7 @@ fn the_configuration_is_the_files() {
         ),
         (9, 3, 64)
     );
-    assert_eq!(config.rope_theta, 100_000.0);
+    assert_eq!(config.rope.theta, 100_000.0);
     assert!(config.tie_word_embeddings);
     assert_eq!(config.eos_token_ids, [0, 2]);
     assert_eq!(checkpoint.metadata.parameters, 134_515_008);

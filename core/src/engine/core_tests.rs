@@ -3,7 +3,7 @@
 
 use super::core::{EngineCore, EngineOutput};
 use crate::clock::{Clock, ManualClock};
-use crate::config::{Architecture, ModelConfig, RopePairing, RopeScaling};
+use crate::config::{LayerConfig, ModelConfig, RopeParameters};
 use crate::error::{Error, Result};
 use crate::runner::ExecuteModel;
 use crate::sched::{
@@ -82,7 +82,6 @@ impl Clock for Rc<ManualClock> {
 
 pub(super) fn model() -> ModelConfig {
     ModelConfig {
-        architecture: Architecture::Llama,
         vocab_size: VOCAB,
         hidden_size: 8,
         intermediate_size: 8,
@@ -92,14 +91,17 @@ pub(super) fn model() -> ModelConfig {
         head_dim: 8,
         max_position_embeddings: 1024,
         rms_norm_eps: 1e-5,
-        rope_theta: 1e4,
-        rope_scaling: RopeScaling::None,
-        rope_pairing: RopePairing::Halves,
+        embedding_scale: 1.0,
+        attention_scale: 1.0,
+        layers: vec![LayerConfig::default(); 3],
+        rotary_dim: 8,
+        rope: RopeParameters {
+            theta: 1e4,
+            ..RopeParameters::default()
+        },
         tie_word_embeddings: true,
-        attention_bias: false,
-        mlp_bias: false,
-        bos_token_id: None,
         eos_token_ids: vec![EOS],
+        ..ModelConfig::default()
     }
 }
 

@@ -111,14 +111,14 @@ impl Decoder {
         let kv_heads = config.num_key_value_heads as u32;
         let stride = (heads + 2 * kv_heads) * head_dim;
         let (k_at, v_at) = (heads * head_dim, (heads + kv_heads) * head_dim);
-        let scale = 1.0 / (config.head_dim as f32).sqrt();
+        let scale = config.attention_scale;
 
         body.norm(layer.input_norm, config, commands);
         body.project(&layer.qkv, ws.act_hidden, true, ws.qkv, commands);
         let turn = rope::RopeParams {
             heads: heads + kv_heads,
             head_dim,
-            pairs: head_dim / 2,
+            pairs: config.rotary_dim as u32 / 2,
             stride,
         };
         let pairing = match config.rope_pairing {

@@ -150,7 +150,7 @@ pub fn load(
     } else {
         Linear::load(executor, &[checkpoint.tensor("lm_head.weight")?])?
     };
-    let table = rope::table(&config, positions);
+    let table = rope::table(&config.rope, config.rotary_dim, positions);
     let bytes: &[u8] = bytemuck::cast_slice(&table);
     let rope_table = executor.create_buffer("rope", bytes.len() as u64)?;
     executor.write(rope_table, 0, bytes)?;
@@ -171,10 +171,10 @@ fn stacked_bias(
     layer: usize,
     names: &[&str],
 ) -> Result<Option<Vec<f32>>, WeightsError> {
-    let has = if names[0].starts_with("self_attn") {
-        config.attention_bias
-    } else {
-        config.mlp_bias
+    let has = match names[0] {
+        "self_attn.q_proj" => config.qkv_bias,
+        "self_attn.o_proj" => config.o_bias,
+        _ => config.mlp_bias,
     };
     if !has {
         return Ok(None);

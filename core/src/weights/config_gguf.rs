@@ -6,8 +6,8 @@ use super::gguf::{GgmlType, Gguf, GgufTensor, Value};
 use super::names::{ROPE_FREQS, hf_name};
 use super::source::read_vec;
 use crate::config::{
-    Architecture, END_OF_GENERATION_TOKENS, ModelConfig, RopePairing, RopeScaling, TextAssets,
-    TokenKind, TokenizerAsset, Vocabulary,
+    Architecture, END_OF_GENERATION_TOKENS, LayerConfig, MAX_LAYERS, ModelConfig, RopePairing,
+    RopeParameters, RopeScaling, TextAssets, TokenKind, TokenizerAsset, Vocabulary,
 };
 use crate::types::TokenId;
 
@@ -201,12 +201,13 @@ pub(super) fn model_config(gguf: &Gguf) -> Result<ModelConfig, WeightsError> {
             .iter()
             .any(|t| t.name.ends_with(".bias") && parts.iter().any(|part| t.name.contains(part)))
     };
+    let num_hidden_layers = keys.need_count("block_count")?;
     let config = ModelConfig {
         architecture: Architecture::Llama,
         vocab_size,
         hidden_size,
         intermediate_size: keys.need_count("feed_forward_length")?,
-        num_hidden_layers: keys.need_count("block_count")?,
+        num_hidden_layers,
         num_attention_heads,
         num_key_value_heads: keys
             .count("attention.head_count_kv")?
@@ -216,14 +217,22 @@ pub(super) fn model_config(gguf: &Gguf) -> Result<ModelConfig, WeightsError> {
         rms_norm_eps: keys
             .float("attention.layer_norm_rms_epsilon")?
             .ok_or_else(|| keys.missing(&keys.full("attention.layer_norm_rms_epsilon")))?,
-        rope_theta: keys.float("rope.freq_base")?.unwrap_or(10_000.0),
-        rope_scaling: rope_scaling(&keys, head_dim)?,
+        embedding_scale: 1.0,
+        attention_scale: 1.0 / (head_dim as f32).sqrt(),
+        layers: vec![LayerConfig::default(); num_hidden_layers.min(MAX_LAYERS)],
+        rotary_dim: head_dim,
+        rope: RopeParameters {
+            theta: keys.float("rope.freq_base")?.unwrap_or(10_000.0),
+            scaling: rope_scaling(&keys, head_dim)?,
+        },
         rope_pairing: RopePairing::Interleaved,
         tie_word_embeddings: tensor(gguf, "output.weight").is_none(),
-        attention_bias: has_bias(&[".attn_q.", ".attn_k.", ".attn_v.", ".attn_output."]),
+        qkv_bias: has_bias(&[".attn_q.", ".attn_k.", ".attn_v."]),
+        o_bias: has_bias(&[".attn_output."]),
         mlp_bias: has_bias(&[".ffn_gate.", ".ffn_up.", ".ffn_down."]),
         bos_token_id: keys.token("tokenizer.ggml.bos_token_id", vocab_size)?,
         eos_token_ids: end_of_generation(&keys, vocab_size)?,
+        ..ModelConfig::default()
     };
     config.check().map_err(|source| WeightsError::Config {
         file: keys.file().to_owned(),

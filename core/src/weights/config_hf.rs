@@ -4,7 +4,9 @@
 use serde_json::{Map, Value};
 
 use super::WeightsError;
-use crate::config::{Architecture, ModelConfig, RopePairing, RopeScaling};
+use crate::config::{
+    Architecture, LayerConfig, MAX_LAYERS, ModelConfig, RopePairing, RopeParameters, RopeScaling,
+};
 use crate::types::TokenId;
 
 /// Name of the configuration file.
@@ -170,7 +172,9 @@ pub(super) fn model_config(
                 )
             })?,
     };
-    let (rope_theta, rope_scaling) = rope(&fields)?;
+    let (theta, scaling) = rope(&fields)?;
+    let attention_bias = fields.bool("attention_bias")?.unwrap_or(false);
+    let num_hidden_layers = fields.need_count("num_hidden_layers")?;
 
     let mut eos_token_ids = fields.tokens("eos_token_id")?;
     if let Some((file, generation)) = generation {
@@ -184,7 +188,7 @@ pub(super) fn model_config(
         vocab_size: fields.need_count("vocab_size")?,
         hidden_size,
         intermediate_size: fields.need_count("intermediate_size")?,
-        num_hidden_layers: fields.need_count("num_hidden_layers")?,
+        num_hidden_layers,
         num_attention_heads,
         num_key_value_heads: fields
             .count("num_key_value_heads")?
@@ -194,14 +198,19 @@ pub(super) fn model_config(
         // their default out of the file.
         max_position_embeddings: fields.count("max_position_embeddings")?.unwrap_or(2048),
         rms_norm_eps: fields.float("rms_norm_eps")?.unwrap_or(1e-6),
-        rope_theta,
-        rope_scaling,
+        embedding_scale: 1.0,
+        attention_scale: 1.0 / (head_dim as f32).sqrt(),
+        layers: vec![LayerConfig::default(); num_hidden_layers.min(MAX_LAYERS)],
+        rotary_dim: head_dim,
+        rope: RopeParameters { theta, scaling },
         rope_pairing: RopePairing::Halves,
         tie_word_embeddings: fields.bool("tie_word_embeddings")?.unwrap_or(false),
-        attention_bias: fields.bool("attention_bias")?.unwrap_or(false),
+        qkv_bias: attention_bias,
+        o_bias: attention_bias,
         mlp_bias: fields.bool("mlp_bias")?.unwrap_or(false),
         bos_token_id: fields.tokens("bos_token_id")?.first().copied(),
         eos_token_ids,
+        ..ModelConfig::default()
     };
     config.check().map_err(|source| WeightsError::Config {
         file: CONFIG.to_owned(),

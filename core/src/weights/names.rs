@@ -83,10 +83,10 @@ pub fn expected_tensors(config: &ModelConfig) -> Vec<(String, Vec<usize>)> {
             }
             out.push((format!("{name}.weight"), vec![rows, cols]));
         };
-        linear("self_attn.q_proj", q, hidden, config.attention_bias);
-        linear("self_attn.k_proj", kv, hidden, config.attention_bias);
-        linear("self_attn.v_proj", kv, hidden, config.attention_bias);
-        linear("self_attn.o_proj", hidden, q, config.attention_bias);
+        linear("self_attn.q_proj", q, hidden, config.qkv_bias);
+        linear("self_attn.k_proj", kv, hidden, config.qkv_bias);
+        linear("self_attn.v_proj", kv, hidden, config.qkv_bias);
+        linear("self_attn.o_proj", hidden, q, config.o_bias);
         linear("mlp.gate_proj", ffn, hidden, config.mlp_bias);
         linear("mlp.up_proj", ffn, hidden, config.mlp_bias);
         linear("mlp.down_proj", hidden, ffn, config.mlp_bias);
