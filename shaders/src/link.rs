@@ -74,6 +74,7 @@ modules![
     "quant_q4_1",
     "quant_q8_0",
     "rng",
+    "softcap",
     "step",
 ];
 

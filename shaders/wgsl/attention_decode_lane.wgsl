@@ -1,7 +1,7 @@
 // Attention of one decode query over one part of its keys, a lane a head of a kv head's group:
 // for devices where barriers are dear. Chain: see kernels/attention.rs.
 // Grid: (decode queries, kv heads × slices of a group, parts).
-// use: step, attention, kv, part
+// use: step, attention, kv, softcap, part
 
 struct Params {
   stride4: u32,
@@ -10,6 +10,9 @@ struct Params {
   block_size: u32,
   max_parts: u32,
   scale: f32,
+  window: u32,
+  softcap: f32,
+  group: u32,
 }
 
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
@@ -26,14 +29,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let item = step_decode(group.x);
   let seq = step_seq(item.x);
   let keys = seq.context - seq.queries + item.y + 1u;
-  let first = group.z * PART_KEYS;
+  let low = first_seen(keys - 1u);
+  let part = low / PART_KEYS + group.z;
   let kv_head = group.y / SLICES;
   let in_group = (group.y % SLICES) * ROWS + lane;
   let head = kv_head * GROUP + min(in_group, GROUP - 1u);
   let q_row = (seq.first_token + item.y) * p.stride4 + p.q_at4 + head * D4;
 
   // Nothing past the context: the record of such a part is never read.
-  part_state(q_row, seq.table, kv_head, first, keys, keys);
+  let table = step_table(seq, p.group);
+  part_state(q_row, table, kv_head, max(part * PART_KEYS, low), keys, low, keys);
   let out = ((group.x * p.kv_heads * GROUP + head) * p.max_parts + group.z) * (D4 + 1u);
   if (in_group >= GROUP) { return; }
   for (var i = 0u; i < row_len(); i++) { parts[out + i] = part_o[in_row(i)]; }

@@ -1,7 +1,7 @@
 // Attention of one decode query over one part of its keys, a workgroup the heads of a kv head's
 // group. Chain: see kernels/attention.rs.
 // Grid: (decode queries, kv heads × slices of a group, parts).
-// use: step, attention, kv, part
+// use: step, attention, kv, softcap, part
 
 struct Params {
   stride4: u32,
@@ -10,6 +10,9 @@ struct Params {
   block_size: u32,
   max_parts: u32,
   scale: f32,
+  window: u32,
+  softcap: f32,
+  group: u32,
 }
 
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
@@ -26,7 +29,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let item = step_decode(group.x);
   let seq = step_seq(item.x);
   let keys = seq.context - seq.queries + item.y + 1u;
-  let first = group.z * PART_KEYS;
+  let low = first_seen(keys - 1u);
+  let first = (low / PART_KEYS + group.z) * PART_KEYS;
   if (first >= keys) { return; }
   let kv_head = group.y / SLICES;
   let slice = (group.y % SLICES) * ROWS;
@@ -37,7 +41,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   for (var i = lane; i < rows * D4; i += LANES) { q_rows[i] = qkv[q_row + i] * p.scale; }
   workgroupBarrier();
 
-  let part = Part(seq.table, kv_head, first, min(keys - first, PART_KEYS), rows, keys, 0u);
+  let skip = max(low, first) - first;
+  let part = Part(step_table(seq, p.group), kv_head, first, min(keys - first, PART_KEYS),
+    skip - skip % BLOCK_KEYS, rows, keys, 0u);
   let sums = attention_part(part, lane);
   let out = (group.x * p.kv_heads * GROUP + head) * p.max_parts + group.z;
   for (var r = 0u; r < VALUE_ROWS; r++) {

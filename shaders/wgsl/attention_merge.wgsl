@@ -6,6 +6,7 @@ struct Params {
   heads: u32,
   max_parts: u32,
   act_stride: u32,
+  window: u32,
 }
 
 @group(0) @binding(0) var<storage, read> parts: array<vec4<f32>>;
@@ -20,7 +21,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   let item = step_decode(id.y);
   let seq = step_seq(item.x);
   let keys = seq.context - seq.queries + item.y + 1u;
-  let n = (keys + PART_KEYS - 1u) / PART_KEYS;
+  let n = (keys + PART_KEYS - 1u) / PART_KEYS - first_seen(keys - 1u) / PART_KEYS;
   var row = (id.y * p.heads + head) * p.max_parts * (D4 + 1u);
   var m = NO_MAX;
   var l = 0.0;

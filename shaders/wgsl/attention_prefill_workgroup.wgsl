@@ -1,6 +1,6 @@
 // Attention of a tile of queries of one sequence and one head, a workgroup a tile.
 // Chain: see kernels/attention.rs. Grid: (tiles, heads).
-// use: act, step, attention, kv, part
+// use: act, step, attention, kv, softcap, part
 
 struct Params {
   stride4: u32,
@@ -10,6 +10,9 @@ struct Params {
   block_size: u32,
   act_stride: u32,
   scale: f32,
+  window: u32,
+  softcap: f32,
+  group: u32,
 }
 
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
@@ -20,6 +23,11 @@ struct Params {
 @group(0) @binding(5) var<uniform> p: Params;
 
 var<workgroup> totals: array<vec2<f32>, ROWS>;
+
+fn sees_part(part: Part, row: u32) -> bool {
+  let range = seen(part, row, 0u, part.keys);
+  return range.x < range.y;
+}
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
@@ -32,6 +40,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let position = seq.context - seq.queries + tile.y;
   let token = seq.first_token + tile.y;
   let keys = position + queries;
+  let table = step_table(seq, p.group);
+  // First key that the tile sees.
+  let low = first_seen(position);
 
   for (var i = lane; i < queries * D4; i += LANES) {
     let q_row = (token + i / D4) * p.stride4 + p.q_at4 + head * D4;
@@ -42,15 +53,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   var m = NO_MAX;
   var l = 0.0;
   var o: array<vec4<f32>, VALUE_ROWS>;
-  for (var first = 0u; first < keys; first += PART_KEYS) {
-    let part = Part(seq.table, kv_head, first, min(keys - first, PART_KEYS), queries,
-      position + 1u, 1u);
+  for (var first = low - low % PART_KEYS; first < keys; first += PART_KEYS) {
+    let skip = max(low, first) - first;
+    let part = Part(table, kv_head, first, min(keys - first, PART_KEYS), skip - skip % BLOCK_KEYS,
+      queries, position + 1u, 1u);
     let sums = attention_part(part, lane);
     if (lane < queries) {
       let merge = merge_states(m, sums.m);
       let factors = vec2(merge.e_old, merge.e_new);
       totals[lane] = factors;
-      if (seen(part, lane, 0u) > 0u) {
+      if (sees_part(part, lane)) {
         l = merge_sum(factors, l, sums.l);
         m = merge.m;
       }
@@ -58,7 +70,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     workgroupBarrier();
     for (var r = 0u; r < VALUE_ROWS; r++) {
       let row = value_row(lane, r);
-      if (row < queries && seen(part, row, 0u) > 0u) {
+      if (row < queries && sees_part(part, row)) {
         o[r] = merge_values(totals[row], o[r], sums.o[r]);
       }
     }

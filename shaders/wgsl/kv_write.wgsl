@@ -9,6 +9,7 @@ struct Params {
   k_at4: u32,
   v_at4: u32,
   block_size: u32,
+  group: u32,
 }
 
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
@@ -19,7 +20,7 @@ struct Params {
 
 @compute @workgroup_size(32)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-  let slot = step_slot(id.y);
+  let slot = step_slot(p.group, id.y);
   if (id.x >= p.kv_heads * p.head_dim4 || slot == NO_SLOT) { return; }
   let head = id.x / p.head_dim4;
   let d = id.x % p.head_dim4;

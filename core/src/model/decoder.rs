@@ -112,6 +112,8 @@ impl Decoder {
         let stride = (heads + 2 * kv_heads) * head_dim;
         let (k_at, v_at) = (heads * head_dim, (heads + kv_heads) * head_dim);
         let scale = config.attention_scale;
+        let softcap = config.attention_logit_softcapping.unwrap_or(0.0);
+        let (window, group) = (0, 0);
 
         body.norm(layer.input_norm, config, commands);
         body.project(&layer.qkv, ws.act_hidden, true, ws.qkv, commands);
@@ -138,6 +140,7 @@ impl Decoder {
             k_at4: k_at / 4,
             v_at4: v_at / 4,
             block_size,
+            group,
         };
         let write_buffers = kv_write::Buffers {
             qkv: ws.qkv,
@@ -158,6 +161,9 @@ impl Decoder {
             block_size,
             act_stride,
             scale,
+            window,
+            softcap,
+            group,
         };
         let prefill_buffers = attention_prefill::Buffers {
             qkv: ws.qkv,
@@ -187,6 +193,9 @@ impl Decoder {
             block_size,
             max_parts,
             scale,
+            window,
+            softcap,
+            group,
         };
         let decode_buffers = attention_decode::Buffers {
             qkv: ws.qkv,
@@ -211,6 +220,7 @@ impl Decoder {
             heads,
             max_parts,
             act_stride,
+            window,
         };
         let merge_buffers = attention_merge::Buffers {
             parts: ws.parts,

@@ -109,6 +109,7 @@ impl Arrays {
             context as u32,
             // From the start of the tables; made absolute when they are placed.
             self.tables.len() as u32,
+            table.len() as u32,
         ]);
         self.tables.extend_from_slice(table);
         let sequence_word = sequence as u32;
@@ -243,8 +244,9 @@ mod tests {
         assert_eq!(array(step::DECODES, 2), [0, 0]);
         assert_eq!(array(step::ROWS, 2), [0, 12]);
         assert_eq!(array(step::SAMPLES, 4), [0.5f32.to_bits(), 2, 1, 301]);
-        let second = &array(step::SEQS, 8)[4..];
+        let second = &array(step::SEQS, 2 * SEQ_WORDS)[SEQ_WORDS..];
         assert_eq!(second[..3], [1, 12, 42]);
+        assert_eq!(second[4], 2);
         assert_eq!(batch.words[second[3] as usize..], [20, 21]);
         let config = SchedulerConfig {
             max_num_seqs: 2,

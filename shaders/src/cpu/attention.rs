@@ -1,6 +1,7 @@
 //! The chain of [`crate::kernels::attention`] as plain loops: one query row over one part, and the
 //! merge of two states.
 
+use super::softcap::soft_cap;
 use super::{fma, join};
 use crate::kernels::step::{self, BLOCK_KEYS};
 
@@ -38,7 +39,8 @@ pub(super) struct Seq {
     pub(super) first_token: u32,
     pub(super) queries: u32,
     pub(super) context: u32,
-    pub(super) table: u32,
+    tables: u32,
+    pages: u32,
 }
 
 impl Seq {
@@ -48,8 +50,22 @@ impl Seq {
             first_token: words[at],
             queries: words[at + 1],
             context: words[at + 2],
-            table: words[at + 3],
+            tables: words[at + 3],
+            pages: words[at + 4],
         }
+    }
+
+    /// Its block table in a group of layers.
+    pub(super) fn table<'a>(&self, words: &'a [u32], group: u32) -> &'a [u32] {
+        &words[(self.tables + group * self.pages) as usize..]
+    }
+}
+
+/// First position that a query sees; `window` 0 lets it see all.
+pub(super) fn first_seen(position: u32, window: u32) -> u32 {
+    match window {
+        0 => 0,
+        _ => (position + 1).saturating_sub(window),
     }
 }
 
@@ -69,6 +85,7 @@ pub(super) struct Keys<'a> {
     pub(super) kv_heads: u32,
     pub(super) block_size: u32,
     pub(super) head_dim: usize,
+    pub(super) softcap: f32,
 }
 
 impl Keys<'_> {
@@ -78,17 +95,20 @@ impl Keys<'_> {
         (row + position % self.block_size) as usize * self.head_dim
     }
 
-    /// A scaled query over the keys `first..end` of one part.
+    /// A scaled query over the keys `first..end`, which lie in one part.
     pub(super) fn part(&self, q: &[f32], first: u32, end: u32) -> State {
         let mut part = State::empty(self.head_dim);
         let mut weights = [0.0; BLOCK_KEYS as usize];
         let mut o = vec![0.0; self.head_dim];
-        for block in (first..end).step_by(BLOCK_KEYS as usize) {
-            let keys = block..end.min(block + BLOCK_KEYS);
+        for block in (first / BLOCK_KEYS * BLOCK_KEYS..end).step_by(BLOCK_KEYS as usize) {
+            let keys = block.max(first)..end.min(block + BLOCK_KEYS);
             let weights = &mut weights[..keys.len()];
             let mut m = -1e30f32;
             for (w, key) in weights.iter_mut().zip(keys.clone()) {
                 *w = score(q, &self.kcache[self.row(key)..][..self.head_dim]);
+                if self.softcap > 0.0 {
+                    *w = soft_cap(*w, self.softcap);
+                }
                 m = m.max(*w);
             }
             let mut l = 0.0;

@@ -1,7 +1,7 @@
 //! Reference of [`crate::kernels::attention_decode`].
 
 use super::Bound;
-use super::attention::{Keys, Seq, item, query};
+use super::attention::{Keys, Seq, first_seen, item, query};
 use crate::kernel::KernelKey;
 use crate::kernels::attention_decode::AttentionDecodeParams;
 use crate::kernels::step;
@@ -18,21 +18,24 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
         let [seq, i] = item(words, step::DECODES, at_item as usize);
         let seq = Seq::read(words, seq);
         let visible = seq.context - seq.queries + i + 1;
+        let low = first_seen(visible - 1, p.window);
         let row = &qkv[4 * ((seq.first_token + i) * p.stride4 + p.q_at4) as usize..];
         for head in 0..heads {
             let keys = Keys {
                 kcache,
                 vcache,
-                table: &words[seq.table as usize..],
+                table: seq.table(words, p.group),
                 kv_head: head / group,
                 kv_heads: p.kv_heads,
                 block_size: p.block_size,
                 head_dim,
+                softcap: p.softcap,
             };
             let q = query(row, head as usize, head_dim, p.scale);
-            for part in 0..grid[2].min(visible.div_ceil(part_keys)) {
-                let first = part * part_keys;
-                let state = keys.part(&q, first, visible.min(first + part_keys));
+            let first_part = low / part_keys;
+            for part in 0..grid[2].min(visible.div_ceil(part_keys) - first_part) {
+                let first = (first_part + part) * part_keys;
+                let state = keys.part(&q, first.max(low), visible.min(first + part_keys));
                 let at = ((at_item * heads + head) * p.max_parts + part) as usize * (head_dim + 4);
                 let record = &mut parts[at..][..head_dim + 4];
                 record[..head_dim].copy_from_slice(&state.o);

@@ -1,7 +1,7 @@
 //! Reference of [`crate::kernels::attention_merge`].
 
 use super::Bound;
-use super::attention::{Seq, State, item};
+use super::attention::{Seq, State, first_seen, item};
 use crate::kernel::KernelKey;
 use crate::kernels::act;
 use crate::kernels::attention_merge::AttentionMergeParams;
@@ -18,9 +18,10 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
         let [seq, i] = item(words, step::DECODES, at_item as usize);
         let seq = Seq::read(words, seq);
         let visible = seq.context - seq.queries + i + 1;
+        let first_part = first_seen(visible - 1, p.window) / part_keys;
         for head in 0..p.heads {
             let mut whole = State::empty(head_dim);
-            for part in 0..visible.div_ceil(part_keys) {
+            for part in 0..visible.div_ceil(part_keys) - first_part {
                 let at =
                     ((at_item * p.heads + head) * p.max_parts + part) as usize * (head_dim + 4);
                 let (o, ml) = parts[at..][..head_dim + 4].split_at(head_dim);

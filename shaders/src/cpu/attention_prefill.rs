@@ -1,7 +1,7 @@
 //! Reference of [`crate::kernels::attention_prefill`].
 
 use super::Bound;
-use super::attention::{Keys, Seq, State, item, query};
+use super::attention::{Keys, Seq, State, first_seen, item, query};
 use crate::kernel::KernelKey;
 use crate::kernels::act;
 use crate::kernels::attention_prefill::AttentionPrefillParams;
@@ -20,21 +20,23 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
         for i in first_query..seq.queries.min(first_query + TILE_QUERIES) {
             let token = seq.first_token + i;
             let visible = seq.context - seq.queries + i + 1;
+            let low = first_seen(visible - 1, p.window);
             let row = &qkv[4 * (token * p.stride4 + p.q_at4) as usize..];
             for head in 0..p.heads {
                 let keys = Keys {
                     kcache,
                     vcache,
-                    table: &words[seq.table as usize..],
+                    table: seq.table(words, p.group),
                     kv_head: head / (p.heads / p.kv_heads),
                     kv_heads: p.kv_heads,
                     block_size: p.block_size,
                     head_dim,
+                    softcap: p.softcap,
                 };
                 let q = query(row, head as usize, head_dim, p.scale);
                 let mut whole = State::empty(head_dim);
-                for first in (0..visible).step_by(part_keys as usize) {
-                    let part = keys.part(&q, first, visible.min(first + part_keys));
+                for first in (low / part_keys * part_keys..visible).step_by(part_keys as usize) {
+                    let part = keys.part(&q, first.max(low), visible.min(first + part_keys));
                     whole.merge(part.m, part.l, &part.o);
                 }
                 for (d4, o) in whole.o.chunks_exact(4).enumerate() {

@@ -10,8 +10,9 @@ pub(super) fn run(_: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u3
     let (qkv, step) = (bound.f32s(0), bound.u32s(1));
     let (kcache, vcache) = (bound.f32s_mut(2), bound.f32s_mut(3));
     let dim = 4 * p.head_dim4 as usize;
+    let slots = (step[step::SLOTS] + p.group * step[step::NUM_TOKENS]) as usize;
     for token in 0..grid[1] as usize {
-        let slot = step[step[step::SLOTS] as usize + token];
+        let slot = step[slots + token];
         if slot == step::NO_SLOT {
             continue;
         }

@@ -22,6 +22,7 @@ mod rms_norm;
 mod rope;
 mod sample;
 mod sample_pick;
+mod softcap;
 
 pub use bound::Bound;
 pub use executor::CpuExecutor;
@@ -47,6 +48,7 @@ pub const KERNELS: &[(&str, CpuKernel)] = &[
     ("rope", rope::run),
     ("sample", sample::run),
     ("sample_pick", sample_pick::run),
+    ("softcap", softcap::run),
 ];
 
 /// The reference's multiply-add; fused only where the target has an instruction for it.

@@ -6,15 +6,17 @@
 //! operations for every batch, chunk, page size and split:
 //!
 //! - Queries are multiplied by the scale first. A score is pieces of 16 dims, each a `vec4` chain
-//!   of `fma` joined as (x+y)+(z+w); pieces are summed in order.
+//!   of `fma` joined as (x+y)+(z+w); pieces are summed in order. A soft cap bounds the score then,
+//!   by the formula of [`super::softcap`].
 //! - Keys form blocks of [`BLOCK_KEYS`], aligned to absolute position.
 //!   A block stands alone: m = maximum of the scores it sees, l = Σ exp(s − m) and
-//!   o = Σ exp(s − m) · v, key by key from zero, o by `fma`. A key that a query does not see takes
-//!   no part, whatever its page holds.
+//!   o = Σ exp(s − m) · v, key by key from zero, o by `fma`. A key that a query does not see, as it
+//!   comes later or lies before the query's window, takes no part, whatever its page holds.
 //! - Blocks merge in order into parts of [`PART_KEYS`], parts in order into
 //!   the whole, both from (m, l, o) = (−1e30, 0, 0): m' = max(m, mₙ),
 //!   o' = fma(o, e(m − m'), oₙ · e(mₙ − m')), l' likewise. A block or part of which a query sees
-//!   nothing is left out.
+//!   nothing is left out; blocks that lie before what any query of a workgroup sees are not read,
+//!   nor are their pages.
 //! - The result is o / l.
 
 use super::step::{BLOCK_KEYS, PART_KEYS};
@@ -35,6 +37,7 @@ pub(crate) const MAX_ROWS: u32 = 8;
 pub(crate) fn part_key(key: KernelKey, kind: DeviceKind, head_dim: u32, rows: u32) -> KernelKey {
     let key = chain_key(key, head_dim)
         .module("kv", "kv_rows")
+        .module("softcap", "softcap")
         .constant("ROWS", rows);
     match kind {
         DeviceKind::Cpu => {

@@ -21,10 +21,16 @@ params! {
         pub kv_heads: u32,
         /// Tokens a page; a multiple of 16.
         pub block_size: u32,
-        /// Parts there is room for: ⌈longest context / 256⌉.
+        /// Parts there is room for: [`max_parts`] of the longest context.
         pub max_parts: u32,
         /// Multiplies the queries.
         pub scale: f32,
+        /// Keys a query sees, its own included: the last ones; 0 for all.
+        pub window: u32,
+        /// Bounds the scores: s becomes cap · tanh(s / cap); 0 for none.
+        pub softcap: f32,
+        /// Group of layers whose block tables are read.
+        pub group: u32,
     }
 }
 
@@ -80,13 +86,27 @@ pub fn parts_bytes(queries: u32, heads: u32, max_parts: u32, head_dim: u32) -> u
     u64::from(queries) * u64::from(heads) * u64::from(max_parts) * u64::from(head_dim + 4) * 4
 }
 
-/// Parts of a context of `keys`.
-pub fn parts_of(keys: u32) -> u32 {
-    keys.div_ceil(PART_KEYS)
+/// Parts a query sees something of that sees `keys` keys and, with a `window` other than 0, only the
+/// last ones. They are what is computed, the first of them as part 0.
+pub fn parts_of(keys: u32, window: u32) -> u32 {
+    let first = match window {
+        0 => 0,
+        _ => keys.saturating_sub(window),
+    };
+    keys.div_ceil(PART_KEYS) - first / PART_KEYS
+}
+
+/// Most parts of any query up to a context of `keys`.
+pub fn max_parts(keys: u32, window: u32) -> u32 {
+    let most = keys.div_ceil(PART_KEYS);
+    match window {
+        0 => most,
+        _ => most.min((window - 1).div_ceil(PART_KEYS) + 1),
+    }
 }
 
 /// The parts of the step's decode queries. `group` is query heads a key/value head; `parts` counts
-/// the parts of the longest context among them, at most `max_parts`.
+/// the most [parts](parts_of) one of them sees, at most `max_parts`.
 ///
 /// # Panics
 /// When `head_dim` is no multiple of 4 up to [`MAX_HEAD_DIM`](super::attention::MAX_HEAD_DIM).

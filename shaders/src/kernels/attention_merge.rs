@@ -17,6 +17,8 @@ params! {
         pub max_parts: u32,
         /// Stride of the output's layout.
         pub act_stride: u32,
+        /// As in `attention_decode`.
+        pub window: u32,
     }
 }
 
@@ -66,7 +68,7 @@ pub fn dispatch(
     context: u32,
     buffers: Buffers,
 ) -> Dispatch {
-    let parts = f64::from(super::attention_decode::parts_of(context));
+    let parts = f64::from(super::attention_decode::max_parts(context, params.window));
     Dispatch {
         key: key(layout, head_dim),
         bindings: vec![buffers.parts, buffers.step, buffers.out],

@@ -27,6 +27,12 @@ params! {
         pub act_stride: u32,
         /// Multiplies the queries.
         pub scale: f32,
+        /// Keys a query sees, its own included: the last ones; 0 for all.
+        pub window: u32,
+        /// Bounds the scores: s becomes cap · tanh(s / cap); 0 for none.
+        pub softcap: f32,
+        /// Group of layers whose block tables are read.
+        pub group: u32,
     }
 }
 

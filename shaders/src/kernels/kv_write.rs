@@ -21,6 +21,8 @@ params! {
         pub v_at4: u32,
         /// Tokens a page.
         pub block_size: u32,
+        /// Group of layers whose slots are written to.
+        pub group: u32,
     }
 }
 

@@ -17,6 +17,7 @@ pub mod rms_norm;
 pub mod rope;
 pub mod sample;
 pub mod sample_pick;
+pub mod softcap;
 pub mod step;
 pub mod weight;
 
@@ -38,6 +39,7 @@ pub const ALL: &[&Kernel] = &[
     &rope::KERNEL,
     &sample::KERNEL,
     &sample_pick::KERNEL,
+    &softcap::KERNEL,
 ];
 
 /// The kernel of that name.

@@ -18,8 +18,9 @@ pub const NUM_ROWS: usize = 2;
 pub const IDS: usize = 3;
 /// Header word: start of the positions, one a token.
 pub const POSITIONS: usize = 4;
-/// Header word: start of the slots, one a token: `block · block_size + offset`, [`NO_SLOT`] for a
-/// padded token.
+/// Header word: start of the slots, one a token, group of layers after group:
+/// `block · block_size + offset`, [`NO_SLOT`] for a padded token. A group has as many as
+/// [`NUM_TOKENS`] says.
 pub const SLOTS: usize = 5;
 /// Header word: start of the sequence records, [`SEQ_WORDS`] words each.
 pub const SEQS: usize = 6;
@@ -35,9 +36,11 @@ pub const ROWS: usize = 9;
 pub const SAMPLES: usize = 10;
 
 /// Words of a sequence record: token of its first query, number of queries, length of its context
-/// with this step's tokens, start of its block table (in words from the start of the buffer).
-/// Query `i` stands at position `context − queries + i` and sees keys up to its own position.
-pub const SEQ_WORDS: usize = 4;
+/// with this step's tokens, start of its block tables (in words from the start of the buffer),
+/// words of each of them. Tables of groups of layers follow each other.
+/// Query `i` stands at position `context − queries + i` and sees keys up to its own position: all
+/// of them, or the last ones of a window.
+pub const SEQ_WORDS: usize = 5;
 /// Words of a prefill tile or decode query.
 pub const ITEM_WORDS: usize = 2;
 /// Words of a sampling record: temperature (f32 bits), seed low, seed high, position of the token

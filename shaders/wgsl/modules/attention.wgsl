@@ -3,13 +3,19 @@
 // kernels/attention.rs. Wherever a product feeds a sum there is an explicit fma, and a product
 // that must be rounded by itself feeds only an fma's addend.
 //
-// A kernel that uses this module has HEAD_DIM, BLOCK_KEYS and PART_KEYS in its key.
+// A kernel that uses this module has HEAD_DIM, BLOCK_KEYS and PART_KEYS in its key, and `p.window`.
 const D4 = HEAD_DIM / 4u;
 // Keys that lie in one page, whatever the page size.
 const RUN_KEYS = 16u;
 const NO_MAX = -1e30;
 
 fn join(v: vec4<f32>) -> f32 { return (v.x + v.y) + (v.z + v.w); }
+
+// First position that a query sees: that of a window of p.window keys, its own included, if any.
+fn first_seen(position: u32) -> u32 {
+  // Without a window 0 - 1 is larger than any position.
+  return select(0u, position + 1u - p.window, p.window - 1u < position);
+}
 
 // Maximum of two states, and the factors of the first and the second.
 struct Merge {

@@ -6,7 +6,7 @@
 // drivers unroll what zeroes them. Borders are clamped, not branched on: a software driver loads
 // once for all lanes only where it knows that they are all there.
 //
-// A kernel that uses this module has `qkv`, `kcache`, `vcache` and `p.scale`.
+// A kernel that uses this module has `qkv`, `kcache`, `vcache`, `p.scale` and `p.softcap`.
 const SPAN_KEYS = 2u * BLOCK_KEYS;
 const WHOLE_PIECES = D4 % 4u == 0u;
 
@@ -30,6 +30,21 @@ struct Span {
   keys: u32,
 }
 
+// What a lane sees of a span, in keys from its first: `low` up to `end`. Nothing where end is 0.
+struct Seen {
+  low: u32,
+  end: u32,
+}
+
+// One comparison: what lies before `low` is huge.
+fn sees(seen: Seen, key: u32) -> bool {
+  return key - seen.low < max(seen.end, seen.low) - seen.low;
+}
+
+fn sees_block(seen: Seen, block: u32) -> bool {
+  return block < seen.end && seen.low < block + BLOCK_KEYS;
+}
+
 // Scores of a span; `q_row` is the first vec4 of this lane's query.
 fn span_scores(q_row: u32, span: Span) {
   for (var at = 0u; at < row_len(); at += 4u) {
@@ -51,31 +66,35 @@ fn span_scores(q_row: u32, span: Span) {
   }
 }
 
-// Turns scores into weights and merge factors for this lane, which sees the first `seen` keys of
-// the span.
-fn span_weights(span: Span, seen: u32) {
+// Turns scores into weights and merge factors for this lane.
+fn span_weights(span: Span, seen: Seen) {
+  if (p.softcap > 0.0) {
+    for (var key = 0u; key < span.keys; key++) {
+      weights[key] = soft_cap(weights[key], p.softcap);
+    }
+  }
   for (var block = 0u; block < span.keys; block += BLOCK_KEYS) {
     let end = min(block + BLOCK_KEYS, span.keys);
     var m_block = NO_MAX;
     for (var key = block; key < end; key++) {
-      m_block = select(m_block, max(m_block, weights[key]), key < seen);
+      m_block = select(m_block, max(m_block, weights[key]), sees(seen, key));
     }
     var l_block = 0.0;
     for (var key = block; key < end; key++) {
       let w = exp(weights[key] - m_block);
       weights[key] = w;
-      l_block = select(l_block, l_block + w, key < seen);
+      l_block = select(l_block, l_block + w, sees(seen, key));
     }
     let merge = merge_states(part_m, m_block);
     let factors = vec2(merge.e_old, merge.e_new);
     merges[block / BLOCK_KEYS] = factors;
-    part_l = select(part_l, merge_sum(factors, part_l, l_block), block < seen);
-    part_m = select(part_m, merge.m, block < seen);
+    part_l = select(part_l, merge_sum(factors, part_l, l_block), sees_block(seen, block));
+    part_m = select(part_m, merge.m, sees_block(seen, block));
   }
 }
 
 // Values from vec4 `at` of a row on.
-fn span_values(span: Span, seen: u32, at: u32) {
+fn span_values(span: Span, seen: Seen, at: u32) {
   var o: array<vec4<f32>, CHUNK>;
   for (var c = 0u; c < CHUNK; c++) { o[c] = part_o[at + c]; }
   for (var block = 0u; block < span.keys; block += BLOCK_KEYS) {
@@ -87,28 +106,31 @@ fn span_values(span: Span, seen: u32, at: u32) {
         let w = vec4(weights[key]);
         for (var c = 0u; c < CHUNK; c++) {
           // What a lane does not see may not be finite.
-          o_block[c] = select(o_block[c], fma(w, vcache[row + c], o_block[c]), key < seen);
+          o_block[c] = select(o_block[c], fma(w, vcache[row + c], o_block[c]), sees(seen, key));
         }
         row += D4;
       }
     }
     let merge = merges[block / BLOCK_KEYS];
     for (var c = 0u; c < CHUNK; c++) {
-      o[c] = select(o[c], merge_values(merge, o[c], o_block[c]), block < seen);
+      o[c] = select(o[c], merge_values(merge, o[c], o_block[c]), sees_block(seen, block));
     }
   }
   for (var c = 0u; c < CHUNK; c++) { part_o[at + c] = o[c]; }
 }
 
-// The part from position `first` on, of a context of `keys` keys of which this lane sees
-// `visible`; `q_row` as in `span_scores`.
-fn part_state(q_row: u32, table: u32, kv_head: u32, first: u32, keys: u32, visible: u32) {
+// The keys from position `first` on that lie in its part, of a context of `keys` keys of which this
+// lane sees those from `low` up to `visible`; `q_row` as in `span_scores`.
+fn part_state(
+  q_row: u32, table: u32, kv_head: u32, first: u32, keys: u32, low: u32, visible: u32
+) {
   part_m = NO_MAX;
   part_l = 0.0;
   for (var i = 0u; i < row_len(); i++) { part_o[in_row(i)] = vec4<f32>(); }
-  for (var at = first; at < min(first + PART_KEYS, keys); at += SPAN_KEYS) {
-    let span = Span(table, kv_head, at, min(keys - at, SPAN_KEYS));
-    let seen = max(visible, at) - at;
+  let end = min(first - first % PART_KEYS + PART_KEYS, keys);
+  for (var at = first - first % BLOCK_KEYS; at < end; at += SPAN_KEYS) {
+    let span = Span(table, kv_head, at, min(end - at, SPAN_KEYS));
+    let seen = Seen(max(low, at) - at, max(visible, at) - at);
     span_scores(q_row, span);
     span_weights(span, seen);
     for (var d = 0u; d < row_len(); d += CHUNK) { span_values(span, seen, d); }

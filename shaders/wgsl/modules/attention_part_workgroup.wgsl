@@ -2,7 +2,7 @@
 // for several rows, then sums four dims of the values for several rows; one lane a row keeps the
 // row's maximum and sum.
 //
-// A kernel that uses this module has `vcache`, `kcache`, and fills `q_rows` first.
+// A kernel that uses this module has `vcache`, `kcache` and `p.softcap`, and fills `q_rows` first.
 const LANES = 128u;
 const WHOLE_PIECES = D4 % 4u == 0u;
 // Rows scored side by side, and how many each lane scores.
@@ -24,8 +24,9 @@ struct Part {
   kv_head: u32,
   // Position of its first key.
   first: u32,
-  // Keys that some row sees.
+  // Keys that some row sees, but for whole blocks of `skip` keys, which come before.
   keys: u32,
+  skip: u32,
   rows: u32,
   // Keys of the whole context that row 0 sees, and how many more each next row sees.
   visible: u32,
@@ -39,10 +40,19 @@ struct Sums {
   l: f32,
 }
 
-// Keys of the part, from `block` on, that a row sees.
-fn seen(part: Part, row: u32, block: u32) -> u32 {
+// Which keys of a block of n a row sees, counted from the block's first: x up to y, none where that
+// is not more.
+fn seen(part: Part, row: u32, block: u32, n: u32) -> vec2<u32> {
   let start = part.first + block;
-  return max(part.visible + row * part.more, start) - start;
+  let visible = part.visible + row * part.more;
+  return vec2(max(first_seen(visible - 1u), start), min(max(visible, start), start + n)) - start;
+}
+
+fn sees(range: vec2<u32>, key: u32) -> bool { return range.x <= key && key < range.y; }
+
+fn score(s: f32) -> f32 {
+  if (p.softcap > 0.0) { return soft_cap(s, p.softcap); }
+  return s;
 }
 
 // The row of this lane's i-th value sum; ROWS or more for none.
@@ -55,7 +65,7 @@ fn attention_part(part: Part, lane: u32) -> Sums {
   let key = lane % BLOCK_KEYS;
   let side = lane / BLOCK_KEYS;
   let d4 = lane % D4;
-  for (var block = 0u; block < part.keys; block += BLOCK_KEYS) {
+  for (var block = part.skip; block < part.keys; block += BLOCK_KEYS) {
     let n = min(part.keys - block, BLOCK_KEYS);
     if (key < n) {
       let k_row = kv_row(part.table, part.first + block + key, part.kv_head);
@@ -75,34 +85,36 @@ fn attention_part(part: Part, lane: u32) -> Sums {
       }
       for (var r = 0u; r < SCORE_ROWS; r++) {
         let row = side + r * SCORE_SIDE;
-        if (row < ROWS) { weights[row * BLOCK_KEYS + key] = s[r]; }
+        if (row < ROWS) { weights[row * BLOCK_KEYS + key] = score(s[r]); }
       }
     }
     workgroupBarrier();
     if (lane < part.rows) {
       var m_block = NO_MAX;
-      for (var i = 0u; i < min(n, seen(part, lane, block)); i++) {
+      let range = seen(part, lane, block, n);
+      for (var i = range.x; i < range.y; i++) {
         m_block = max(m_block, weights[lane * BLOCK_KEYS + i]);
       }
       maxima[lane] = m_block;
       let merge = merge_states(sums.m, m_block);
       merges[lane] = vec2(merge.e_old, merge.e_new);
-      if (seen(part, lane, block) > 0u) { sums.m = merge.m; }
+      if (range.x < range.y) { sums.m = merge.m; }
     }
     workgroupBarrier();
     for (var row = side; row < part.rows; row += SCORE_SIDE) {
-      if (key < min(n, seen(part, row, block))) {
+      if (sees(seen(part, row, block, n), key)) {
         let at = row * BLOCK_KEYS + key;
         weights[at] = exp(weights[at] - maxima[row]);
       }
     }
     workgroupBarrier();
-    if (lane < part.rows && seen(part, lane, block) > 0u) {
+    if (lane < part.rows) {
       var l_block = 0.0;
-      for (var i = 0u; i < min(n, seen(part, lane, block)); i++) {
+      let range = seen(part, lane, block, n);
+      for (var i = range.x; i < range.y; i++) {
         l_block += weights[lane * BLOCK_KEYS + i];
       }
-      sums.l = merge_sum(merges[lane], sums.l, l_block);
+      if (range.x < range.y) { sums.l = merge_sum(merges[lane], sums.l, l_block); }
     }
     var o_block: array<vec4<f32>, VALUE_ROWS>;
     for (var run = 0u; run < n; run += RUN_KEYS) {
@@ -114,13 +126,14 @@ fn attention_part(part: Part, lane: u32) -> Sums {
           let row = value_row(lane, r);
           let w = weights[min(row, ROWS - 1u) * BLOCK_KEYS + i];
           // What a row does not see may not be finite.
-          if (i < seen(part, row, block)) { o_block[r] = fma(vec4(w), v, o_block[r]); }
+          if (sees(seen(part, row, block, n), i)) { o_block[r] = fma(vec4(w), v, o_block[r]); }
         }
       }
     }
     for (var r = 0u; r < VALUE_ROWS; r++) {
       let row = value_row(lane, r);
-      if (row < part.rows && seen(part, row, block) > 0u) {
+      let range = seen(part, row, block, n);
+      if (row < part.rows && range.x < range.y) {
         sums.o[r] = merge_values(merges[row], sums.o[r], o_block[r]);
       }
     }

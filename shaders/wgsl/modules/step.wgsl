@@ -1,5 +1,6 @@
 // The step buffer. Order of header and records: kernels/step.rs. A kernel that uses this module
 // declares `var<storage, read> step: array<u32>`.
+const STEP_NUM_TOKENS = 0u;
 const STEP_IDS = 3u;
 const STEP_POSITIONS = 4u;
 const STEP_SLOTS = 5u;
@@ -14,18 +15,26 @@ struct Seq {
   first_token: u32,
   queries: u32,
   context: u32,
-  table: u32,
+  // Block tables, one a group.
+  tables: u32,
+  // Words of each.
+  pages: u32,
 }
 
 fn step_token_id(token: u32) -> u32 { return step[step[STEP_IDS] + token]; }
 fn step_position(token: u32) -> u32 { return step[step[STEP_POSITIONS] + token]; }
-fn step_slot(token: u32) -> u32 { return step[step[STEP_SLOTS] + token]; }
+fn step_slot(group: u32, token: u32) -> u32 {
+  return step[step[STEP_SLOTS] + group * step[STEP_NUM_TOKENS] + token];
+}
 fn step_row_token(row: u32) -> u32 { return step[step[STEP_ROWS] + row]; }
 
 fn step_seq(seq: u32) -> Seq {
-  let at = step[STEP_SEQS] + 4u * seq;
-  return Seq(step[at], step[at + 1u], step[at + 2u], step[at + 3u]);
+  let at = step[STEP_SEQS] + 5u * seq;
+  return Seq(step[at], step[at + 1u], step[at + 2u], step[at + 3u], step[at + 4u]);
 }
+
+// A sequence's block table in a group of layers.
+fn step_table(seq: Seq, group: u32) -> u32 { return seq.tables + group * seq.pages; }
 
 // (sequence, first query) of a prefill tile.
 fn step_tile(tile: u32) -> vec2<u32> {

@@ -25,6 +25,9 @@ struct Shape {
     kv_heads: usize,
     group: usize,
     block_size: usize,
+    /// Keys a query sees; 0 for all.
+    window: usize,
+    softcap: f32,
 }
 
 /// A sequence of the step: who it is (its contents follow), its context, its last queries.
@@ -51,7 +54,32 @@ struct Step {
     tokens: Vec<(u64, usize)>,
 }
 
+/// The page of what no query of a step sees: other sequences' leavings, perhaps.
+const NULL_PAGE: u32 = 0;
+/// Group of layers under test. The tables of the other lead to the null page.
+const GROUP: u32 = 1;
+
 impl Shape {
+    /// One without window or cap.
+    fn new(head_dim: usize, kv_heads: usize, group: usize, block_size: usize) -> Self {
+        Self {
+            head_dim,
+            kv_heads,
+            group,
+            block_size,
+            window: 0,
+            softcap: 0.0,
+        }
+    }
+
+    /// First position that the query at `position` sees.
+    fn first_seen(&self, position: usize) -> usize {
+        match self.window {
+            0 => 0,
+            window => (position + 1).saturating_sub(window),
+        }
+    }
+
     fn heads(&self) -> usize {
         self.kv_heads * self.group
     }
@@ -64,8 +92,8 @@ impl Shape {
     fn step(&self, seqs: &[Seq]) -> Step {
         let (dim, size) = (self.head_dim, self.block_size);
         let pages: usize = seqs.iter().map(|s| s.context.div_ceil(size)).sum();
-        // One page more than needed, and pages in no order.
-        let mut free: Vec<u32> = (0..=pages as u32).collect();
+        // Pages in no order.
+        let mut free: Vec<u32> = (NULL_PAGE + 1..=pages as u32).collect();
         let mut noise = Noise::new(3);
         for i in (1..free.len()).rev() {
             free.swap(i, noise.below(i as u32 + 1) as usize);
@@ -81,19 +109,32 @@ impl Shape {
             tokens: Vec::new(),
         };
         let (mut records, mut tables, mut tiles, mut decodes) = (vec![], vec![], vec![], vec![]);
-        let mut longest = 0;
+        let mut most_parts = 0;
         for (n, seq) in seqs.iter().enumerate() {
+            let pages = seq.context.div_ceil(size);
+            let record = [
+                step.tokens.len(),
+                seq.queries,
+                seq.context,
+                tables.len(),
+                pages,
+            ];
+            records.extend(record.map(|x| x as u32));
+            tables.extend(vec![NULL_PAGE; pages]);
             let table_at = tables.len();
-            tables.extend(free.drain(..seq.context.div_ceil(size)));
-            records
-                .extend([step.tokens.len(), seq.queries, seq.context, table_at].map(|x| x as u32));
+            tables.extend(free.drain(..pages));
+            let unseen = self.first_seen(seq.context - seq.queries) / size;
+            tables[table_at..][..unseen].fill(NULL_PAGE);
             let mut noise = Noise::new(seq.seed);
             for position in 0..seq.context {
                 let slot = tables[table_at + position / size] as usize;
                 for head in 0..self.kv_heads {
                     let at = ((slot * self.kv_heads + head) * size + position % size) * dim;
-                    step.kcache[at..][..dim].copy_from_slice(&noise.f32s(dim));
-                    step.vcache[at..][..dim].copy_from_slice(&noise.f32s(dim));
+                    let (k, v) = (noise.f32s(dim), noise.f32s(dim));
+                    if slot != NULL_PAGE as usize {
+                        step.kcache[at..][..dim].copy_from_slice(&k);
+                        step.vcache[at..][..dim].copy_from_slice(&v);
+                    }
                 }
                 let mut row = noise.f32s(self.stride());
                 row.iter_mut().for_each(|q| *q *= 3.0);
@@ -107,14 +148,12 @@ impl Shape {
             }
             for query in 0..seq.queries {
                 decodes.extend([n as u32, query as u32]);
+                let keys = (seq.context - seq.queries + query + 1) as u32;
+                let parts = attention_decode::parts_of(keys, self.window as u32);
+                most_parts = most_parts.max(parts);
             }
-            longest = longest.max(seq.context as u32);
         }
-        step.counts = vec![
-            tiles.len() as u32 / 2,
-            decodes.len() as u32 / 2,
-            attention_decode::parts_of(longest),
-        ];
+        step.counts = vec![tiles.len() as u32 / 2, decodes.len() as u32 / 2, most_parts];
         // Tables lie first, so that the records can say where.
         for record in records.chunks_exact_mut(step::SEQ_WORDS) {
             record[3] += step::HEADER as u32;
@@ -136,6 +175,7 @@ impl Shape {
         let (stride4, q_at4) = (self.stride() as u32 / 4, 1);
         let block_size = self.block_size as u32;
         let scale = 1.0 / (self.head_dim as f32).sqrt();
+        let (window, softcap, group) = (self.window as u32, self.softcap, GROUP);
         match regime {
             Regime::Prefill => vec![attention_prefill::dispatch(
                 caps,
@@ -149,6 +189,9 @@ impl Shape {
                     block_size,
                     act_stride,
                     scale,
+                    window,
+                    softcap,
+                    group,
                 },
                 TILES,
                 context,
@@ -172,6 +215,9 @@ impl Shape {
                         block_size,
                         max_parts: MAX_PARTS,
                         scale,
+                        window,
+                        softcap,
+                        group,
                     },
                     DECODES,
                     PARTS,
@@ -190,6 +236,7 @@ impl Shape {
                         heads,
                         max_parts: MAX_PARTS,
                         act_stride,
+                        window,
                     },
                     DECODES,
                     context,
@@ -284,6 +331,35 @@ fn borders(queries: usize) -> Vec<Seq> {
         .collect()
 }
 
+/// Every body, regime and page size gives the same bits, and the reference's values.
+fn assert_agreement(shape: Shape, seqs: &[Seq]) {
+    let paged = |block_size| Shape {
+        block_size,
+        ..shape
+    };
+    let on_cpu = |regime, block_size| {
+        let executor = &mut CpuExecutor::default();
+        paged(block_size).run(executor, DeviceKind::Cpu, regime, seqs)
+    };
+    let reference = on_cpu(Regime::Prefill, 16);
+    let mut first: Option<Rows> = None;
+    for regime in REGIMES {
+        let what = format!("{shape:?}, {regime:?}, reference");
+        assert_same_bits(&what, &reference, &on_cpu(regime, 32));
+        for kind in [DeviceKind::Cpu, DeviceKind::Gpu] {
+            for block_size in [16, 32] {
+                let shape = paged(block_size);
+                let what = format!("{shape:?}, {regime:?}, {kind:?} body");
+                let rows = shape.run(&mut *gpu(), kind, regime, seqs);
+                for (token, row) in &rows {
+                    assert_close(&format!("{what}: {token:?}"), row, &reference[token], 1e-5);
+                }
+                assert_same_bits(&what, first.get_or_insert_with(|| rows.clone()), &rows);
+            }
+        }
+    }
+}
+
 #[test]
 fn every_body_and_regime_agrees() {
     for (head_dim, group, kv_heads) in [
@@ -294,48 +370,46 @@ fn every_body_and_regime_agrees() {
         (20, 12, 1),
         (256, 2, 1),
     ] {
-        let shape = |block_size| Shape {
-            head_dim,
-            kv_heads,
-            group,
-            block_size,
+        assert_agreement(Shape::new(head_dim, kv_heads, group, 16), &borders(11));
+    }
+}
+
+/// Windows of one key, under, of and over a page, a block and a part; with a cap that matters, one
+/// that hardly does, and none.
+#[test]
+fn windows_and_caps_agree() {
+    for (head_dim, group, window, softcap) in [
+        (64, 3, 1, 0.0),
+        (20, 2, 10, 1.0),
+        (64, 3, 16, 0.0),
+        (256, 2, 32, 50.0),
+        (64, 3, 33, 1.0),
+        (20, 2, 100, 0.0),
+        (64, 3, 256, 0.0),
+        (256, 2, 300, 1.0),
+        (64, 3, 0, 2.0),
+    ] {
+        let shape = Shape {
+            window,
+            softcap,
+            ..Shape::new(head_dim, 1, group, 16)
         };
-        let seqs = borders(11);
-        let reference = shape(16).run(
-            &mut CpuExecutor::default(),
-            DeviceKind::Cpu,
-            Regime::Prefill,
-            &seqs,
-        );
-        let mut first: Option<Rows> = None;
-        for regime in REGIMES {
-            let what = format!("{head_dim} dims, group {group}, {regime:?}, reference");
-            let rows = shape(32).run(&mut CpuExecutor::default(), DeviceKind::Cpu, regime, &seqs);
-            assert_same_bits(&what, &reference, &rows);
-            for kind in [DeviceKind::Cpu, DeviceKind::Gpu] {
-                for block_size in [16, 32] {
-                    let what = format!(
-                        "{head_dim} dims, group {group}, {regime:?}, {kind:?} body, pages of {block_size}"
-                    );
-                    let rows = shape(block_size).run(&mut *gpu(), kind, regime, &seqs);
-                    for (token, row) in &rows {
-                        assert_close(&format!("{what}: {token:?}"), row, &reference[token], 1e-5);
-                    }
-                    assert_same_bits(&what, first.get_or_insert_with(|| rows.clone()), &rows);
-                }
-            }
-        }
+        assert_agreement(shape, &borders(9));
     }
 }
 
 #[test]
 fn chunks_and_company_change_no_bit() {
-    let shape = Shape {
-        head_dim: 64,
-        kv_heads: 1,
-        group: 3,
-        block_size: 32,
-    };
+    let full = Shape::new(64, 1, 3, 32);
+    chunks_change_no_bit(full);
+    chunks_change_no_bit(Shape {
+        window: 40,
+        softcap: 3.0,
+        ..full
+    });
+}
+
+fn chunks_change_no_bit(shape: Shape) {
     let seq = |context, queries| Seq {
         seed: 9,
         context,
@@ -387,12 +461,16 @@ fn chunks_and_company_change_no_bit() {
 /// Against the softmax as written in a textbook, in f64: the reference's own check.
 #[test]
 fn the_reference_is_attention() {
-    let shape = Shape {
-        head_dim: 20,
-        kv_heads: 2,
-        group: 2,
-        block_size: 16,
-    };
+    for (window, softcap) in [(0, 0.0), (50, 0.0), (0, 0.7), (290, 0.7)] {
+        textbook(Shape {
+            window,
+            softcap,
+            ..Shape::new(20, 2, 2, 16)
+        });
+    }
+}
+
+fn textbook(shape: Shape) {
     let seqs = [Seq {
         seed: 4,
         context: 300,
@@ -405,7 +483,9 @@ fn the_reference_is_attention() {
         Regime::Prefill,
         &seqs,
     );
-    let table = &step.words[step::HEADER..];
+    let pages = 300usize.div_ceil(16);
+    let table = &step.words[step::HEADER + GROUP as usize * pages..];
+    let keys = || shape.first_seen(299)..300;
     let mut expected = Vec::new();
     for head in 0..shape.heads() {
         let q = &step.qkv[4 + head * 20..][..20];
@@ -413,7 +493,7 @@ fn the_reference_is_attention() {
             let page = table[position / 16] as usize;
             ((page * 2 + head / 2) * 16 + position % 16) * 20
         };
-        let scores: Vec<f64> = (0..300)
+        let scores: Vec<f64> = keys()
             .map(|position| {
                 let k = &step.kcache[row(position)..][..20];
                 let dot: f64 = q
@@ -421,15 +501,17 @@ fn the_reference_is_attention() {
                     .zip(k)
                     .map(|(&q, &k)| f64::from(q) * f64::from(k))
                     .sum();
-                dot / 20f64.sqrt()
+                match f64::from(shape.softcap) {
+                    0.0 => dot / 20f64.sqrt(),
+                    cap => cap * (dot / 20f64.sqrt() / cap).tanh(),
+                }
             })
             .collect();
         let sum: f64 = scores.iter().map(|s| s.exp()).sum();
         for d in 0..20 {
-            let o: f64 = (0..300)
-                .map(|position| {
-                    scores[position].exp() / sum * f64::from(step.vcache[row(position) + d])
-                })
+            let o: f64 = keys()
+                .zip(&scores)
+                .map(|(position, s)| s.exp() / sum * f64::from(step.vcache[row(position) + d]))
                 .sum();
             expected.push(o as f32);
         }
@@ -442,20 +524,21 @@ fn the_reference_is_attention() {
 #[test]
 #[ignore = "a measurement"]
 fn speed() {
-    let shape = Shape {
-        head_dim: 64,
-        kv_heads: 3,
-        group: 3,
-        block_size: 32,
-    };
     let mut gpu = gpu();
     for kind in [DeviceKind::Cpu, DeviceKind::Gpu] {
-        for (regime, context, queries) in [
-            (Regime::Prefill, 34, 34),
-            (Regime::Prefill, 512, 512),
-            (Regime::Decode, 128, 1),
-            (Regime::Decode, 700, 1),
+        for (regime, context, queries, window, softcap) in [
+            (Regime::Prefill, 34, 34, 0, 0.0),
+            (Regime::Prefill, 512, 512, 0, 0.0),
+            (Regime::Decode, 128, 1, 0, 0.0),
+            (Regime::Decode, 700, 1, 0, 0.0),
+            (Regime::Prefill, 512, 512, 128, 50.0),
+            (Regime::Decode, 700, 1, 128, 50.0),
         ] {
+            let shape = Shape {
+                window,
+                softcap,
+                ..Shape::new(64, 3, 3, 32)
+            };
             let step = shape.step(&[Seq {
                 seed: 1,
                 context,
@@ -501,10 +584,11 @@ fn speed() {
                 .fold((f64::INFINITY, f64::INFINITY), |a, b| {
                     (a.0.min(b.0 / times as f64), a.1.min(b.1 / times as f64))
                 });
-            let pairs: usize = (context - queries + 1..=context).sum();
+            let seen = |keys: usize| keys - shape.first_seen(keys - 1);
+            let pairs: usize = (context - queries + 1..=context).map(seen).sum();
             let flops = (4 * pairs * shape.heads() * shape.head_dim) as f64;
             println!(
-                "{regime:?} {kind:?} body, context {context}, {queries} queries: compile {:.0} ms ({:.0} CPU), run {:.1} µs ({:.1} CPU), {:.2} GFLOP/s ({:.2} a CPU second)",
+                "{regime:?} {kind:?} body, context {context}, window {window}, cap {softcap}, {queries} queries: compile {:.0} ms ({:.0} CPU), run {:.1} µs ({:.1} CPU), {:.2} GFLOP/s ({:.2} a CPU second)",
                 1e3 * (cold.0 - warm.0),
                 1e3 * (cold.1 - warm.1),
                 1e6 * seconds,

@@ -3,7 +3,7 @@
 use crate::step::step_buffer;
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::kernels::kv_write::{Buffers, KvWriteParams, dispatch};
-use twoclock_shaders::kernels::step::{NO_SLOT, SLOTS};
+use twoclock_shaders::kernels::step::{NO_SLOT, NUM_TOKENS, SLOTS};
 use twoclock_shaders::program::CountId;
 use twoclock_tests::{Case, Noise, gpu};
 
@@ -18,13 +18,26 @@ fn writes_slots_and_nothing_else() {
             k_at4: 3 * head_dim / 4,
             v_at4: 6 * head_dim / 4,
             block_size,
+            group: 1,
         };
-        let slots = [5 * block_size + 3, NO_SLOT, block_size, 2 * block_size - 1];
+        // Those of the other group first.
+        let slots = [
+            0,
+            1,
+            2,
+            3,
+            5 * block_size + 3,
+            NO_SLOT,
+            block_size,
+            2 * block_size - 1,
+        ];
+        let mut step = step_buffer(&[(SLOTS, &slots)]);
+        step[NUM_TOKENS] = 4;
         let cache = vec![0f32; (6 * block_size * kv_heads * head_dim) as usize];
         let case = Case {
             inputs: vec![
                 Noise::new(5).f32s(4 * stride as usize).into(),
-                step_buffer(&[(SLOTS, &slots)]).into(),
+                step.into(),
                 cache.clone().into(),
                 cache.into(),
             ],

@@ -15,4 +15,5 @@ mod rms_norm;
 mod rope;
 mod sample;
 mod sample_pick;
+mod softcap;
 mod step;
