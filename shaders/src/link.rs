@@ -56,6 +56,8 @@ macro_rules! modules {
 
 modules![
     "act_rows",
+    "activation_gelu_tanh",
+    "activation_silu",
     "attention",
     "attention_part_lane",
     "attention_part_workgroup",

@@ -6,6 +6,7 @@ struct Params {
   groups: u32,
   first_row: u32,
   rows: u32,
+  scale: f32,
 }
 
 @group(0) @binding(0) var<storage, read> w: array<vec4<u32>>;
@@ -19,5 +20,5 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   let row = step_token_id(id.y) - p.first_row;
   // An id below the window wraps around and is outside it too.
   if (id.x >= p.dim4 || row >= p.rows) { return; }
-  x[id.y * p.dim4 + id.x] = dequant4(row, p.groups, id.x);
+  x[id.y * p.dim4 + id.x] = dequant4(row, p.groups, id.x) * p.scale;
 }

@@ -1,14 +1,16 @@
-//! The shared decoder: pre-norm blocks of attention and a gated feed-forward network, as commands
-//! over a workspace. Families fill it with their weights; it knows none of them.
+//! The shared decoder: blocks of attention and a feed-forward network, each behind a norm (and in
+//! some families before another), as commands over a workspace. Knows no family: what differs is
+//! in the configuration and in which weights a block has.
 
+use super::feed_forward::FeedForward;
 use super::linear::{Linear, LinearIo};
 use super::{DECODES, PARTS, Pages, TILES, TOKENS, Workspace, embedding, head};
 use crate::config::{ModelConfig, RopePairing};
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::kernels::act::ActLayout;
 use twoclock_shaders::kernels::{
-    add_bias, attention_decode, attention_merge, attention_prefill, glu, kv_write, residual,
-    rms_norm, rope,
+    add_bias, attention_decode, attention_merge, attention_prefill, head_norm, kv_write, residual,
+    residual_norm, rms_norm, rope,
 };
 use twoclock_shaders::program::{Command, Program, Slice};
 
@@ -28,14 +30,20 @@ pub struct DecoderLayer {
     pub input_norm: Slice,
     /// Queries, keys and values, stacked.
     pub qkv: Projection,
+    /// Gains of the norms of query heads and of key heads, f32 `[2][head_dim]`.
+    pub qk_norm: Option<Slice>,
+    /// Rotary table, f32 `[positions][pairs][cos, sin]`; `None` where nothing is rotated.
+    pub rope_table: Option<Slice>,
     /// Back to the residual stream.
     pub o: Projection,
+    /// Gains of a norm of attention's output.
+    pub post_attention_norm: Option<Slice>,
     /// Gains of the norm before the feed-forward network.
-    pub post_attention_norm: Slice,
-    /// Gate and up, stacked.
-    pub gate_up: Projection,
-    /// Back to the residual stream.
-    pub down: Projection,
+    pub ffn_norm: Slice,
+    /// The feed-forward network.
+    pub feed_forward: FeedForward,
+    /// Gains of a norm of its output.
+    pub post_ffn_norm: Option<Slice>,
 }
 
 /// A model on a device.
@@ -51,17 +59,15 @@ pub struct Decoder {
     pub norm: Slice,
     /// Output projection; the embedding table where tied.
     pub head: Linear,
-    /// Rotary table, f32 `[positions][pairs][cos, sin]`.
-    pub rope_table: Slice,
 }
 
 /// What a step's program is built for.
 #[derive(Clone, Copy, Debug)]
-struct Body<'a> {
-    caps: &'a Caps,
-    ws: &'a Workspace,
-    layout: ActLayout,
-    room: u32,
+pub(super) struct Body<'a> {
+    pub(super) caps: &'a Caps,
+    pub(super) ws: &'a Workspace,
+    pub(super) layout: ActLayout,
+    pub(super) room: u32,
 }
 
 impl Decoder {
@@ -74,7 +80,7 @@ impl Decoder {
             layout: ActLayout::Rows,
             room,
         };
-        let mut commands = embedding::commands(&self.embedding, ws);
+        let mut commands = embedding::commands(&self.embedding, self.config.embedding_scale, ws);
         for (layer, &kv) in self.layers.iter().zip(&pages.layers) {
             self.attention(&body, layer, kv, pages.block_size, &mut commands);
             self.feed_forward(&body, layer, &mut commands);
@@ -117,22 +123,34 @@ impl Decoder {
 
         body.norm(layer.input_norm, config, commands);
         body.project(&layer.qkv, ws.act_hidden, true, ws.qkv, commands);
-        let turn = rope::RopeParams {
-            heads: heads + kv_heads,
-            head_dim,
-            pairs: config.rotary_dim as u32 / 2,
-            stride,
-        };
-        let pairing = match config.rope_pairing {
-            RopePairing::Halves => rope::Pairing::Halves,
-            RopePairing::Interleaved => rope::Pairing::Interleaved,
-        };
-        let rope_buffers = rope::Buffers {
-            table: self.rope_table,
-            step: ws.step,
-            x: ws.qkv,
-        };
-        commands.push(rope::dispatch(pairing, turn, TOKENS, rope_buffers).into());
+        if let Some(gains) = layer.qk_norm {
+            let params = head_norm::HeadNormParams {
+                heads,
+                kv_heads,
+                head_dim4: head_dim / 4,
+                stride4: stride / 4,
+                eps: config.rms_norm_eps,
+            };
+            commands.push(head_norm::dispatch(caps, params, TOKENS, gains, ws.qkv).into());
+        }
+        if let Some(table) = layer.rope_table {
+            let turn = rope::RopeParams {
+                heads: heads + kv_heads,
+                head_dim,
+                pairs: config.rotary_dim as u32 / 2,
+                stride,
+            };
+            let pairing = match config.rope_pairing {
+                RopePairing::Halves => rope::Pairing::Halves,
+                RopePairing::Interleaved => rope::Pairing::Interleaved,
+            };
+            let rope_buffers = rope::Buffers {
+                table,
+                step: ws.step,
+                x: ws.qkv,
+            };
+            commands.push(rope::dispatch(pairing, turn, TOKENS, rope_buffers).into());
+        }
         let write = kv_write::KvWriteParams {
             kv_heads,
             head_dim4: head_dim / 4,
@@ -239,21 +257,13 @@ impl Decoder {
             .into(),
         );
         body.project(&layer.o, ws.act_heads, false, ws.sublayer, commands);
-        body.residual(config, commands);
+        body.residual(layer.post_attention_norm, config, commands);
     }
 
     fn feed_forward(&self, body: &Body<'_>, layer: &DecoderLayer, commands: &mut Vec<Command>) {
-        let ws = body.ws;
-        body.norm(layer.post_attention_norm, &self.config, commands);
-        body.project(&layer.gate_up, ws.act_hidden, true, ws.gate_up, commands);
-        let ffn = self.config.intermediate_size as u32;
-        let gate = glu::GluParams {
-            dim4: ffn / 4,
-            act_stride: body.layout.stride(ffn.next_multiple_of(32), body.room),
-        };
-        commands.push(glu::dispatch(body.layout, gate, TOKENS, ws.gate_up, ws.act_ffn).into());
-        body.project(&layer.down, ws.act_ffn, false, ws.sublayer, commands);
-        body.residual(&self.config, commands);
+        body.norm(layer.ffn_norm, &self.config, commands);
+        layer.feed_forward.commands(body, &self.config, commands);
+        body.residual(layer.post_ffn_norm, &self.config, commands);
     }
 }
 
@@ -275,7 +285,7 @@ impl Body<'_> {
     }
 
     /// `y = act Wᵀ + bias`, times rstd before the bias where the input came of a norm.
-    fn project(
+    pub(super) fn project(
         &self,
         projection: &Projection,
         act: Slice,
@@ -306,10 +316,21 @@ impl Body<'_> {
         }
     }
 
-    fn residual(&self, config: &ModelConfig, commands: &mut Vec<Command>) {
-        let params = residual::ResidualParams {
-            dim4: config.hidden_size as u32 / 4,
-        };
-        commands.push(residual::dispatch(params, TOKENS, self.ws.sublayer, self.ws.x).into());
+    /// `x += y` of the sublayer, through a norm where there is one.
+    fn residual(&self, norm: Option<Slice>, config: &ModelConfig, commands: &mut Vec<Command>) {
+        let dim4 = config.hidden_size as u32 / 4;
+        let (x, y) = (self.ws.x, self.ws.sublayer);
+        commands.push(match norm {
+            None => residual::dispatch(residual::ResidualParams { dim4 }, TOKENS, y, x).into(),
+            Some(g) => {
+                let params = residual_norm::ResidualNormParams {
+                    dim4,
+                    tokens: self.room,
+                    eps: config.rms_norm_eps,
+                };
+                let buffers = residual_norm::Buffers { y, g, x };
+                residual_norm::dispatch(self.caps, params, TOKENS, buffers).into()
+            }
+        });
     }
 }

@@ -5,8 +5,8 @@ use super::{TOKENS, Workspace};
 use twoclock_shaders::kernels::embed;
 use twoclock_shaders::program::Command;
 
-/// Fills the residual stream with the rows of the step's token ids.
-pub fn commands(table: &Linear, ws: &Workspace) -> Vec<Command> {
+/// Fills the residual stream with the rows of the step's token ids, scaled.
+pub fn commands(table: &Linear, scale: f32, ws: &Workspace) -> Vec<Command> {
     table
         .parts
         .iter()
@@ -16,6 +16,7 @@ pub fn commands(table: &Linear, ws: &Workspace) -> Vec<Command> {
                 groups: table.groups(),
                 first_row: part.first_row,
                 rows: part.rows,
+                scale,
             };
             let buffers = embed::Buffers {
                 w: part.w,

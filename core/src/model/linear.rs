@@ -76,24 +76,24 @@ impl PartPlan<'_> {
     }
 }
 
-/// Most rows of one window: what a binding and a buffer hold, and what a grid reaches when a
-/// workgroup has no more than [`matmul::LEAST_ROWS`].
-fn most_rows(caps: &Caps, format: WeightFormat, groups: u32) -> usize {
+/// Most rows of one window, in multiples of `multiple`: what a binding and a buffer hold, and what a
+/// grid reaches when a workgroup has no more than [`matmul::LEAST_ROWS`].
+fn most_rows(caps: &Caps, format: WeightFormat, groups: u32, multiple: u64) -> usize {
     let quants = 4 * u64::from(format.row_words(groups));
     let buffer = caps.max_buffer_bytes - caps.binding_alignment;
     let rows = (caps.max_binding_bytes / quants)
         .min(buffer / format.row_bytes(groups))
         .min(u64::from(caps.max_workgroups) * u64::from(matmul::LEAST_ROWS));
-    (rows / ROW_MULTIPLE * ROW_MULTIPLE).max(1) as usize
+    (rows / multiple * multiple).max(1) as usize
 }
 
-/// Neighbours of equal format share a part.
-fn plan<'a>(caps: &Caps, tensors: &[&'a TensorInfo]) -> Vec<PartPlan<'a>> {
+/// Neighbours of equal format share a part; a part that is full has a multiple of `multiple` rows.
+fn plan<'a>(caps: &Caps, tensors: &[&'a TensorInfo], multiple: u64) -> Vec<PartPlan<'a>> {
     let mut parts: Vec<PartPlan<'a>> = Vec::new();
     for &tensor in tensors {
         let format = format_of(tensor.dtype);
         let groups = groups(tensor.cols());
-        let most = most_rows(caps, format, groups);
+        let most = most_rows(caps, format, groups, multiple);
         let mut row = 0;
         while row < tensor.rows() {
             let open = parts
@@ -124,10 +124,21 @@ fn plan<'a>(caps: &Caps, tensors: &[&'a TensorInfo]) -> Vec<PartPlan<'a>> {
 
 /// Bytes these tensors take on a device, stacked or alone.
 pub fn device_bytes(caps: &Caps, tensors: &[&TensorInfo]) -> u64 {
-    plan(caps, tensors)
+    device_bytes_by(caps, tensors, ROW_MULTIPLE)
+}
+
+/// As [`device_bytes`], with windows of whole multiples of so many rows.
+pub(super) fn device_bytes_by(caps: &Caps, tensors: &[&TensorInfo], multiple: u64) -> u64 {
+    plan(caps, tensors, multiple)
         .iter()
         .map(|part| part.bytes(caps))
         .sum()
+}
+
+/// Rows of such a tensor that one window holds.
+pub(super) fn most_rows_of(caps: &Caps, tensor: &TensorInfo) -> u64 {
+    let format = format_of(tensor.dtype);
+    most_rows(caps, format, groups(tensor.cols()), 1) as u64
 }
 
 impl Linear {
@@ -136,13 +147,22 @@ impl Linear {
     /// # Errors
     /// A file that cannot be read, or a device without room.
     pub fn load(executor: &mut impl Executor, tensors: &[&TensorInfo]) -> Result<Self> {
+        Self::load_by(executor, tensors, ROW_MULTIPLE)
+    }
+
+    /// As [`load`](Self::load), with windows of whole multiples of so many rows.
+    pub(super) fn load_by(
+        executor: &mut impl Executor,
+        tensors: &[&TensorInfo],
+        multiple: u64,
+    ) -> Result<Self> {
         let caps = executor.caps().clone();
         let mut linear = Self {
             parts: Vec::new(),
             in_features: tensors.first().map_or(0, |t| t.cols()) as u32,
             out_features: 0,
         };
-        for part in plan(&caps, tensors) {
+        for part in plan(&caps, tensors, multiple) {
             let loaded = load_part(executor, &part, linear.out_features)?;
             linear.out_features += loaded.rows;
             linear.parts.push(loaded);

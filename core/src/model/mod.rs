@@ -4,9 +4,11 @@
 pub mod arena;
 pub mod decoder;
 pub mod embedding;
+pub mod experts;
+pub mod feed_forward;
 pub mod head;
 pub mod linear;
-pub mod llama;
+pub mod loader;
 pub mod rope;
 pub mod workspace;
 

@@ -39,7 +39,7 @@ pub struct Workspace {
     pub act_hidden: Slice,
     /// Matmul input of width heads · `head_dim`.
     pub act_heads: Slice,
-    /// Matmul input of width intermediate.
+    /// Matmul input of width intermediate, or one for each chosen expert of a token.
     pub act_ffn: Slice,
     /// f32 `[tokens]`.
     pub rstd: Slice,
@@ -47,7 +47,7 @@ pub struct Workspace {
     pub qkv: Slice,
     /// Output of a sublayer, f32 `[tokens][hidden]`.
     pub sublayer: Slice,
-    /// f32 `[tokens][gate, up]`.
+    /// f32 `[tokens][gate, up]`, or one pair for each chosen expert of a token.
     pub gate_up: Slice,
     /// Attention's parts, f32 `[decodes][heads][parts][m, l, o …]`.
     pub parts: Slice,
@@ -63,6 +63,19 @@ pub struct Workspace {
     pub best: Slice,
     /// Drawn ids, one for each of the step's rows, u32 `[tokens]`.
     pub ids: Slice,
+    /// What a mixture of experts needs beyond.
+    pub mixture: Option<MixtureBuffers>,
+}
+
+/// Buffers of a mixture of experts.
+#[derive(Clone, Copy, Debug)]
+pub struct MixtureBuffers {
+    /// Of the router, f32 `[tokens][experts]`.
+    pub logits: Slice,
+    /// Chosen experts and their weights, u32 `[tokens][chosen][2]`.
+    pub route: Slice,
+    /// Outputs of the chosen experts, f32 `[tokens][chosen][hidden]`.
+    pub out: Slice,
 }
 
 /// Tokens a matmul's or norm's tile may reach past the last one: buffers have room for whole tiles.
@@ -93,24 +106,40 @@ impl WorkspaceSizes {
 }
 
 /// Name and bytes of every buffer, in the order of [`Workspace::create`].
-pub fn buffers(config: &ModelConfig, sizes: &WorkspaceSizes) -> [(&'static str, u64); 16] {
+pub fn buffers(config: &ModelConfig, sizes: &WorkspaceSizes) -> Vec<(&'static str, u64)> {
     let tokens = u64::from(sizes.tokens.next_multiple_of(TILE));
     let rows = u64::from(sizes.rows.next_multiple_of(TILE));
     let padded = |k: usize| k.next_multiple_of(GROUP as usize) as u64;
-    let (hidden, ffn) = (config.hidden_size as u64, config.intermediate_size as u64);
+    let hidden = config.hidden_size as u64;
+    // Dense layers and experts take turns in the same buffers.
+    let dense = config.layers.iter().any(|layer| !layer.moe);
+    let mut ffn = [0; 2];
+    if dense || config.moe.is_none() {
+        ffn = [
+            config.intermediate_size as u64,
+            padded(config.intermediate_size),
+        ];
+    }
+    if let Some(moe) = &config.moe {
+        let (chosen, dim) = (moe.num_experts_per_tok as u64, moe.moe_intermediate_size);
+        ffn = [
+            ffn[0].max(chosen * dim as u64),
+            ffn[1].max(chosen * padded(dim)),
+        ];
+    }
     let heads = config.num_attention_heads * config.head_dim;
     let kv = config.num_key_value_heads * config.head_dim;
     let vocab = config.vocab_size as u64;
-    [
+    let mut buffers = vec![
         ("step", 4 * u64::from(sizes.step_words)),
         ("x", 4 * tokens * hidden),
         ("act_hidden", 4 * tokens * padded(config.hidden_size)),
         ("act_heads", 4 * tokens * padded(heads)),
-        ("act_ffn", 4 * tokens * padded(config.intermediate_size)),
+        ("act_ffn", 4 * tokens * ffn[1]),
         ("rstd", 4 * tokens),
         ("qkv", 4 * tokens * (heads + 2 * kv) as u64),
         ("sublayer", 4 * tokens * hidden),
-        ("gate_up", 8 * tokens * ffn),
+        ("gate_up", 8 * tokens * ffn[0]),
         ("parts", sizes.parts_bytes(config)),
         ("row_x", 4 * rows * hidden),
         ("row_act", 4 * rows * padded(config.hidden_size)),
@@ -121,7 +150,16 @@ pub fn buffers(config: &ModelConfig, sizes: &WorkspaceSizes) -> [(&'static str, 
             8 * u64::from(sizes.rows) * u64::from(candidates(config.vocab_size as u32)),
         ),
         ("ids", 4 * tokens),
-    ]
+    ];
+    if let Some(moe) = &config.moe {
+        let chosen = moe.num_experts_per_tok as u64;
+        buffers.extend([
+            ("router_logits", 4 * tokens * moe.num_experts as u64),
+            ("route", 8 * tokens * chosen),
+            ("expert_out", 4 * tokens * chosen * hidden),
+        ]);
+    }
+    buffers
 }
 
 impl Workspace {
@@ -134,7 +172,7 @@ impl Workspace {
         config: &ModelConfig,
         sizes: WorkspaceSizes,
     ) -> Result<Self> {
-        let mut slices = Vec::with_capacity(16);
+        let mut slices = Vec::new();
         for (label, bytes) in buffers(config, &sizes) {
             let bytes = bytes.next_multiple_of(16);
             slices.push(Slice::whole(executor.create_buffer(label, bytes)?, bytes));
@@ -156,9 +194,14 @@ impl Workspace {
             logits,
             best,
             ids,
+            ref mixture @ ..,
         ] = slices[..]
         else {
-            unreachable!("one slice for each of 16 buffers");
+            unreachable!("one slice for each buffer");
+        };
+        let mixture = match *mixture {
+            [logits, route, out] => Some(MixtureBuffers { logits, route, out }),
+            _ => None,
         };
         Ok(Self {
             sizes,
@@ -178,6 +221,7 @@ impl Workspace {
             logits,
             best,
             ids,
+            mixture,
         })
     }
 }

@@ -4,7 +4,7 @@
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::model::workspace::{self, WorkspaceSizes};
-use crate::model::{Pages, llama, rope};
+use crate::model::{Pages, loader, rope};
 use crate::runner::input_batch::InputBatch;
 use crate::runner::model_runner::DECODE_QUERIES;
 use crate::sched::SchedulerConfig;
@@ -64,8 +64,9 @@ impl MemoryPlan {
         let config = &checkpoint.config;
         sched.validate_for(config)?;
         let sizes = workspace_sizes(config, caps, sched);
-        let mut workspace = rope::table_bytes(config, sched.max_model_len);
-        bindable(caps, "the rotary table", workspace)?;
+        let table = rope::table_bytes(config, sched.max_model_len);
+        bindable(caps, "the rotary table", table)?;
+        let mut workspace = table * (1 + u64::from(config.rope_local.is_some()));
         for (label, bytes) in workspace::buffers(config, &sizes) {
             bindable(caps, label, bytes)?;
             workspace += bytes;
@@ -73,7 +74,7 @@ impl MemoryPlan {
         let layer = Pages::page_bytes(config, sched.block_size as u32) * sched.num_blocks as u64;
         bindable(caps, "one layer's keys", layer)?;
         Ok(Self {
-            weights: llama::device_bytes(caps, checkpoint)?,
+            weights: loader::device_bytes(caps, checkpoint)?,
             kv_cache: 2 * layer * config.num_hidden_layers as u64,
             workspace,
             kv_tokens: (sched.num_blocks as u64 - 1) * sched.block_size as u64,

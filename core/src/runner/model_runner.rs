@@ -6,7 +6,7 @@ use super::input_batch::{DecodeSplit, InputBatch, LogitsRow, RowPurpose};
 use super::memory_plan::{MemoryPlan, workspace_sizes};
 use super::program_cache::ProgramCache;
 use crate::error::Result;
-use crate::model::{Decoder, NUM_COUNTS, Pages, ROWS, Workspace, llama};
+use crate::model::{Decoder, NUM_COUNTS, Pages, ROWS, Workspace, loader};
 use crate::sample::token_logprobs;
 use crate::sched::{ModelRunnerOutput, SchedulerConfig, SchedulerOutput, SequenceOutput};
 use crate::weights::Checkpoint;
@@ -68,7 +68,7 @@ impl<E: Executor> ModelRunner<E> {
             plan.check(available)?;
         }
         let sizes = workspace_sizes(&checkpoint.config, executor.caps(), sched);
-        let model = llama::load(&mut executor, checkpoint, sched.max_model_len, progress)?;
+        let model = loader::load(&mut executor, checkpoint, sched.max_model_len, progress)?;
         let workspace = Workspace::create(&mut executor, &model.config, sizes)?;
         let pages = Pages::create(
             &mut executor,

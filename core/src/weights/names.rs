@@ -54,12 +54,40 @@ pub fn is_derived(hf: &str) -> bool {
     hf.ends_with(".rotary_emb.inv_freq")
 }
 
+/// Which norms stand around a block's feed-forward network, and behind its attention. The same
+/// name means another place where every sublayer's output is normed too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NormNames {
+    /// Of attention's output.
+    pub post_attention: Option<&'static str>,
+    /// Before the feed-forward network.
+    pub before: &'static str,
+    /// Of its output.
+    pub after: Option<&'static str>,
+}
+
+impl NormNames {
+    /// Those of a model.
+    pub fn of(config: &ModelConfig) -> Self {
+        if config.post_norms {
+            Self {
+                post_attention: Some("post_attention_layernorm"),
+                before: "pre_feedforward_layernorm",
+                after: Some("post_feedforward_layernorm"),
+            }
+        } else {
+            Self {
+                post_attention: None,
+                before: "post_attention_layernorm",
+                after: None,
+            }
+        }
+    }
+}
+
 /// Every tensor a model of this configuration has, with its shape (rows first).
 pub fn expected_tensors(config: &ModelConfig) -> Vec<(String, Vec<usize>)> {
     let hidden = config.hidden_size;
-    let q = config.num_attention_heads * config.head_dim;
-    let kv = config.num_key_value_heads * config.head_dim;
-    let ffn = config.intermediate_size;
     let mut out = vec![
         (
             "model.embed_tokens.weight".to_owned(),
@@ -71,27 +99,57 @@ pub fn expected_tensors(config: &ModelConfig) -> Vec<(String, Vec<usize>)> {
         out.push(("lm_head.weight".to_owned(), vec![config.vocab_size, hidden]));
     }
     for layer in 0..config.num_hidden_layers {
-        let mut norm = |part: &str| {
-            out.push((format!("model.layers.{layer}.{part}.weight"), vec![hidden]));
-        };
-        norm("input_layernorm");
-        norm("post_attention_layernorm");
-        let mut linear = |part: &str, rows: usize, cols: usize, bias: bool| {
-            let name = format!("model.layers.{layer}.{part}");
-            if bias {
-                out.push((format!("{name}.bias"), vec![rows]));
-            }
-            out.push((format!("{name}.weight"), vec![rows, cols]));
-        };
-        linear("self_attn.q_proj", q, hidden, config.qkv_bias);
-        linear("self_attn.k_proj", kv, hidden, config.qkv_bias);
-        linear("self_attn.v_proj", kv, hidden, config.qkv_bias);
-        linear("self_attn.o_proj", hidden, q, config.o_bias);
-        linear("mlp.gate_proj", ffn, hidden, config.mlp_bias);
-        linear("mlp.up_proj", ffn, hidden, config.mlp_bias);
-        linear("mlp.down_proj", hidden, ffn, config.mlp_bias);
+        layer_tensors(config, layer, &mut out);
     }
     out
+}
+
+fn layer_tensors(config: &ModelConfig, layer: usize, out: &mut Vec<(String, Vec<usize>)>) {
+    let hidden = config.hidden_size;
+    let q = config.num_attention_heads * config.head_dim;
+    let kv = config.num_key_value_heads * config.head_dim;
+    let mut norm = |part: &str, dim: usize| {
+        out.push((format!("model.layers.{layer}.{part}.weight"), vec![dim]));
+    };
+    let names = NormNames::of(config);
+    norm("input_layernorm", hidden);
+    norm(names.before, hidden);
+    for part in names.post_attention.iter().chain(&names.after) {
+        norm(part, hidden);
+    }
+    if config.qk_norm {
+        norm("self_attn.q_norm", config.head_dim);
+        norm("self_attn.k_norm", config.head_dim);
+    }
+    let mut linear = |part: &str, rows: usize, cols: usize, bias: bool| {
+        let name = format!("model.layers.{layer}.{part}");
+        if bias {
+            out.push((format!("{name}.bias"), vec![rows]));
+        }
+        out.push((format!("{name}.weight"), vec![rows, cols]));
+    };
+    linear("self_attn.q_proj", q, hidden, config.qkv_bias);
+    linear("self_attn.k_proj", kv, hidden, config.qkv_bias);
+    linear("self_attn.v_proj", kv, hidden, config.qkv_bias);
+    linear("self_attn.o_proj", hidden, q, config.o_bias);
+    match config.experts(layer) {
+        None => {
+            let ffn = config.intermediate_size;
+            linear("mlp.gate_proj", ffn, hidden, config.mlp_bias);
+            linear("mlp.up_proj", ffn, hidden, config.mlp_bias);
+            linear("mlp.down_proj", hidden, ffn, config.mlp_bias);
+        }
+        Some(moe) => {
+            let ffn = moe.moe_intermediate_size;
+            linear("mlp.gate", moe.num_experts, hidden, false);
+            for expert in 0..moe.num_experts {
+                let expert = |part| format!("mlp.experts.{expert}.{part}");
+                linear(&expert("gate_proj"), ffn, hidden, false);
+                linear(&expert("up_proj"), ffn, hidden, false);
+                linear(&expert("down_proj"), hidden, ffn, false);
+            }
+        }
+    }
 }
 
 #[cfg(test)]

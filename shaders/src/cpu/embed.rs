@@ -30,11 +30,12 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
             row.codes(group as u32, &mut codes);
             let [d, m] = row.scale(group as u32);
             for (out, code) in out.iter_mut().zip(codes) {
-                *out = match format {
+                let value = match format {
                     WeightFormat::F32 | WeightFormat::F16 | WeightFormat::BF16 => code,
                     WeightFormat::Q8_0 => d * code,
                     WeightFormat::Q4_0 | WeightFormat::Q4_1 => fma(d, code, m),
                 };
+                *out = value * p.scale;
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Reference of [`crate::kernels::glu`].
 
-use super::Bound;
+use super::{Bound, fma};
 use crate::kernel::KernelKey;
 use crate::kernels::act;
 use crate::kernels::glu::GluParams;
@@ -8,17 +8,32 @@ use crate::kernels::glu::GluParams;
 pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
     let p: &GluParams = bytemuck::from_bytes(params);
     let index = act::index_fn(key);
+    let activation = match key.slot("activation") {
+        Some("activation_gelu_tanh") => gelu_tanh,
+        _ => silu,
+    };
     let gate_up = bound.f32s(0);
     let out = bound.f32s_mut(1);
-    for token in 0..grid[1] {
+    for token in 0..grid[1] * grid[2] {
         let row = &gate_up[(8 * token * p.dim4) as usize..][..8 * p.dim4 as usize];
         let (gate, up) = row.split_at(4 * p.dim4 as usize);
         for k4 in 0..p.dim4 {
             let to = 4 * index(token, k4, p.act_stride) as usize;
             for c in 0..4 {
                 let i = 4 * k4 as usize + c;
-                out[to + c] = gate[i] / (1.0 + (-gate[i]).exp()) * up[i];
+                out[to + c] = activation(gate[i]) * up[i];
             }
         }
     }
+}
+
+fn silu(x: f32) -> f32 {
+    x / (1.0 + (-x).exp())
+}
+
+/// 2 √(2/π), and that times 0.044715.
+const GELU: [f32; 2] = [1.595_769_1, 0.071_354_814];
+
+fn gelu_tanh(x: f32) -> f32 {
+    x / (1.0 + (-(x * fma(x * x, GELU[1], GELU[0]))).exp())
 }

@@ -28,21 +28,12 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
 
     // Inputs as rows, and the sums of their groups.
     let mut x = vec![0.0; tokens as usize * groups * GROUP];
-    let mut sums = vec![0.0; tokens as usize * groups];
     for (token, row) in (0..).zip(x.chunks_exact_mut(groups * GROUP)) {
         for (k4, v) in (0..).zip(row.chunks_exact_mut(4)) {
             v.copy_from_slice(&act[4 * index(token, k4, p.act_stride) as usize..][..4]);
         }
     }
-    for (sum, group) in sums.iter_mut().zip(x.chunks_exact(GROUP)) {
-        let mut s = [0.0; 4];
-        for v in group.chunks_exact(4) {
-            for c in 0..4 {
-                s[c] += v[c];
-            }
-        }
-        *sum = join(s);
-    }
+    let sums = group_sums(&x);
 
     let mut codes = vec![[0.0; ROWS * GROUP]; groups];
     let mut scales = vec![[[0.0; 2]; ROWS]; groups];
@@ -67,6 +58,36 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
             y[at..at + rows].copy_from_slice(&total[..rows]);
         }
     }
+}
+
+/// Sums of the groups of input rows.
+pub(super) fn group_sums(x: &[f32]) -> Vec<f32> {
+    x.chunks_exact(GROUP)
+        .map(|group| {
+            let mut s = [0.0; 4];
+            for v in group.chunks_exact(4) {
+                for c in 0..4 {
+                    s[c] += v[c];
+                }
+            }
+            join(s)
+        })
+        .collect()
+}
+
+/// One element: a row's product with an input row whose groups sum to `sums`.
+pub(super) fn row_dot(format: WeightFormat, row: &Row<'_>, x: &[f32], sums: &[f32]) -> f32 {
+    let (mut codes, mut scales) = (Vec::new(), Vec::new());
+    for group in 0..sums.len() {
+        let mut padded = [0.0; ROWS * GROUP];
+        let first = &mut padded[..GROUP];
+        row.codes(group as u32, first.try_into().expect("a group"));
+        codes.push(padded);
+        let mut of_rows = [[0.0; 2]; ROWS];
+        of_rows[0] = row.scale(group as u32);
+        scales.push(of_rows);
+    }
+    rows_dot(format, &codes, &scales, x, sums)[0]
 }
 
 /// The chain of [`ROWS`] elements of one token.

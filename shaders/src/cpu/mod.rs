@@ -15,9 +15,14 @@ mod attention_prefill;
 mod embed;
 mod gather_rows;
 mod glu;
+mod head_norm;
 mod kv_write;
 mod matmul;
+mod moe_matmul;
+mod moe_route;
+mod moe_sum;
 mod residual;
+mod residual_norm;
 mod rms_norm;
 mod rope;
 mod sample;
@@ -41,9 +46,14 @@ pub const KERNELS: &[(&str, CpuKernel)] = &[
     ("embed", embed::run),
     ("gather_rows", gather_rows::run),
     ("glu", glu::run),
+    ("head_norm", head_norm::run),
     ("kv_write", kv_write::run),
     ("matmul", matmul::run),
+    ("moe_matmul", moe_matmul::run),
+    ("moe_route", moe_route::run),
+    ("moe_sum", moe_sum::run),
     ("residual", residual::run),
+    ("residual_norm", residual_norm::run),
     ("rms_norm", rms_norm::run),
     ("rope", rope::run),
     ("sample", sample::run),

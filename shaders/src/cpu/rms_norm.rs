@@ -14,18 +14,7 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
     let tokens = (grid[0] * key.value("TOKENS")) as usize;
     for token in 0..tokens.min(rstd.len()) {
         let row = &x[token * dim..][..dim];
-        // Slots of 32 consecutive elements, each a chain of its own, summed in order.
-        let mut sum = 0.0;
-        for slot in row.chunks(32) {
-            let mut s = [0.0; 4];
-            for v in slot.chunks_exact(4) {
-                for c in 0..4 {
-                    s[c] = fma(v[c], v[c], s[c]);
-                }
-            }
-            sum += join(s);
-        }
-        rstd[token] = 1.0 / (sum / dim as f32 + p.eps).sqrt();
+        rstd[token] = self::rstd(row, p.eps);
         for (k4, (v, w)) in row.chunks_exact(4).zip(g.chunks_exact(4)).enumerate() {
             let at = 4 * index(token as u32, k4 as u32, p.act_stride) as usize;
             for c in 0..4 {
@@ -33,4 +22,20 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
             }
         }
     }
+}
+
+/// Reciprocal of a row's root mean square: slots of 32 consecutive elements, each a chain of its
+/// own, summed in order.
+pub(super) fn rstd(row: &[f32], eps: f32) -> f32 {
+    let mut sum = 0.0;
+    for slot in row.chunks(32) {
+        let mut s = [0.0; 4];
+        for v in slot.chunks_exact(4) {
+            for c in 0..4 {
+                s[c] = fma(v[c], v[c], s[c]);
+            }
+        }
+        sum += join(s);
+    }
+    1.0 / (sum / row.len() as f32 + eps).sqrt()
 }

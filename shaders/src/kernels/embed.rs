@@ -1,4 +1,5 @@
-//! Token embedding: a row of a weight matrix in any format, widened to f32 `[tokens][dim]`. One
+//! Token embedding: a row of a weight matrix in any format, widened to f32 `[tokens][dim]` and
+//! scaled. One
 //! dispatch for each window of the table; a token whose id lies in another window is left alone.
 
 use super::weight::WeightFormat;
@@ -18,6 +19,8 @@ params! {
         pub first_row: u32,
         /// Ids of the window.
         pub rows: u32,
+        /// Multiplies the rows; 1 leaves them.
+        pub scale: f32,
     }
 }
 

@@ -1,5 +1,9 @@
-//! Gated linear unit with `SiLU` (Shazeer 2020, arXiv:2002.05202): `out = silu(gate) · up`, from rows
-//! f32 `[tokens][2 dim]` (gate, then up) into the next matmul's input layout.
+//! Gated linear unit (Shazeer 2020, arXiv:2002.05202): `out = activation(gate) · up`, from rows f32
+//! `[rows][2 dim]` (gate, then up) into the next matmul's input layout. A token has one row, or as
+//! many as it has experts.
+//!
+//! The chain: `SiLU` is `x / (1 + exp(−x))`; GELU's tanh approximation (Hendrycks & Gimpel 2016,
+//! arXiv:1606.08415) is `x / (1 + exp(−(x · t)))` with `t = fma(x · x, 2 √(2/π) · 0.044715, 2 √(2/π))`.
 
 use super::act::ActLayout;
 use super::{bindings, bodies};
@@ -17,29 +21,58 @@ params! {
     }
 }
 
+/// What gates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// x · sigmoid(x).
+    Silu,
+    /// GELU by its tanh approximation.
+    GeluTanh,
+}
+
+impl Activation {
+    /// Every activation.
+    pub const ALL: [Self; 2] = [Self::Silu, Self::GeluTanh];
+
+    fn module(self) -> &'static str {
+        match self {
+            Self::Silu => "activation_silu",
+            Self::GeluTanh => "activation_gelu_tanh",
+        }
+    }
+}
+
 /// The kernel.
 pub const KERNEL: Kernel = Kernel {
     name: "glu",
     bodies: bodies!["glu"],
     bindings: bindings![gate_up: Read, act_out: ReadWrite],
     params: GluParams::FIELDS,
-    variants: || ActLayout::ALL.iter().map(|&layout| key(layout)).collect(),
+    variants: || {
+        ActLayout::ALL
+            .iter()
+            .flat_map(|&layout| Activation::ALL.map(|activation| key(activation, layout)))
+            .collect()
+    },
 };
 
-fn key(layout: ActLayout) -> KernelKey {
-    KernelKey::plain("glu", "glu").module("act", layout.module())
+fn key(activation: Activation, layout: ActLayout) -> KernelKey {
+    KernelKey::plain("glu", "glu")
+        .module("act", layout.module())
+        .module("activation", activation.module())
 }
 
-/// Gates the step's tokens.
+/// Gates the rows of the step's tokens, `rows` each.
 pub fn dispatch(
+    activation: Activation,
     layout: ActLayout,
     params: GluParams,
-    tokens: CountId,
+    (tokens, rows): (CountId, u32),
     gate_up: Slice,
     out: Slice,
 ) -> Dispatch {
     Dispatch {
-        key: key(layout),
+        key: key(activation, layout),
         bindings: vec![gate_up, out],
         params: bytemuck::bytes_of(&params).to_vec(),
         grid: [
@@ -48,7 +81,7 @@ pub fn dispatch(
                 count: tokens,
                 tile: 1,
             },
-            Extent::Fixed(1),
+            Extent::Fixed(rows),
         ],
         cost: Cost {
             bytes: 64.0 * 48.0,

@@ -10,9 +10,14 @@ pub mod attention_prefill;
 pub mod embed;
 pub mod gather_rows;
 pub mod glu;
+pub mod head_norm;
 pub mod kv_write;
 pub mod matmul;
+pub mod moe_matmul;
+pub mod moe_route;
+pub mod moe_sum;
 pub mod residual;
+pub mod residual_norm;
 pub mod rms_norm;
 pub mod rope;
 pub mod sample;
@@ -32,9 +37,14 @@ pub const ALL: &[&Kernel] = &[
     &embed::KERNEL,
     &gather_rows::KERNEL,
     &glu::KERNEL,
+    &head_norm::KERNEL,
     &kv_write::KERNEL,
     &matmul::KERNEL,
+    &moe_matmul::KERNEL,
+    &moe_route::KERNEL,
+    &moe_sum::KERNEL,
     &residual::KERNEL,
+    &residual_norm::KERNEL,
     &rms_norm::KERNEL,
     &rope::KERNEL,
     &sample::KERNEL,

@@ -9,6 +9,9 @@ use twoclock_shaders::kernels::weight::WeightFormat;
 use twoclock_shaders::program::CountId;
 use twoclock_tests::{Case, Noise, Weights, assert_close, gpu};
 
+/// As Gemma has it.
+const SCALE: f32 = 25.298_222;
+
 fn run(executor: &mut impl Executor, weights: &Weights, ids: &[u32], first_row: u32) -> Vec<f32> {
     let dim = 32 * weights.groups;
     let mut ws = weights.ws.clone();
@@ -18,6 +21,7 @@ fn run(executor: &mut impl Executor, weights: &Weights, ids: &[u32], first_row: 
         groups: weights.groups as u32,
         first_row,
         rows: weights.rows as u32,
+        scale: SCALE,
     };
     let format = weights.format;
     let tokens = ids.len();
@@ -56,7 +60,7 @@ fn widens_exactly_the_rows_of_its_window() {
                     let row = row.filter(|&row| row < weights.rows);
                     (0..k).map({
                         let weights = &weights;
-                        move |i| row.map_or(-7.0, |row| weights.values[row * k + i] as f32)
+                        move |i| row.map_or(-7.0, |row| SCALE * weights.values[row * k + i] as f32)
                     })
                 })
                 .collect();

@@ -2,35 +2,55 @@
 
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::kernels::act::ActLayout;
-use twoclock_shaders::kernels::glu::{GluParams, dispatch};
+use twoclock_shaders::kernels::glu::{Activation, GluParams, dispatch};
 use twoclock_shaders::program::CountId;
 use twoclock_tests::{Case, Noise, assert_close, gpu};
 
 #[test]
 fn gates() {
-    for &layout in ActLayout::ALL {
-        for (tokens, dim) in [(1, 64), (3, 260), (9, 1536)] {
-            let mut noise = Noise::new(4);
-            let mut gate_up = noise.f32s(2 * tokens * dim);
-            // Gates far out, where exp overflows or vanishes.
-            gate_up[0] = -200.0;
-            gate_up[1] = 200.0;
-            gate_up.iter_mut().skip(2).for_each(|v| *v *= 8.0);
-            let room = tokens.next_multiple_of(8);
-            let case = Case {
-                inputs: vec![gate_up.into(), vec![0f32; room * dim].into()],
-                dispatches: Box::new(move |b| {
-                    let params = GluParams {
-                        dim4: dim as u32 / 4,
-                        act_stride: layout.stride(dim as u32, room as u32),
+    for activation in Activation::ALL {
+        for &layout in ActLayout::ALL {
+            for (tokens, rows, dim) in [(1, 1, 64), (3, 2, 260), (9, 1, 1536)] {
+                let mut noise = Noise::new(4);
+                let pairs = tokens * rows as usize;
+                let mut gate_up = noise.f32s(2 * pairs * dim);
+                // Gates far out, where exp overflows or vanishes.
+                gate_up[0] = -200.0;
+                gate_up[1] = 200.0;
+                gate_up.iter_mut().skip(2).for_each(|v| *v *= 8.0);
+                let room = pairs.next_multiple_of(8);
+                let gates = gate_up.clone();
+                let case = Case {
+                    inputs: vec![gate_up.into(), vec![0f32; room * dim].into()],
+                    dispatches: Box::new(move |b| {
+                        let params = GluParams {
+                            dim4: dim as u32 / 4,
+                            act_stride: layout.stride(dim as u32, room as u32),
+                        };
+                        let rows = (CountId(0), rows);
+                        vec![dispatch(activation, layout, params, rows, b[0], b[1])]
+                    }),
+                    counts: vec![tokens as u32],
+                };
+                let expected = case.run(&mut CpuExecutor::default(), 1);
+                let what = format!("{activation:?} {layout:?} {tokens} × {rows} × {dim}");
+                assert_close(&what, &case.run(&mut *gpu(), 1), &expected, 1e-5);
+                // The definition, in double precision.
+                let last = pairs - 1;
+                for (i, &found) in expected[last * dim..][..dim].iter().enumerate() {
+                    let gate = f64::from(gates[2 * last * dim + i]);
+                    let gated = match activation {
+                        Activation::Silu => gate / (1.0 + (-gate).exp()),
+                        Activation::GeluTanh => {
+                            let u = (2.0 / std::f64::consts::PI).sqrt()
+                                * (gate + 0.044_715 * gate.powi(3));
+                            0.5 * gate * (1.0 + u.tanh())
+                        }
                     };
-                    vec![dispatch(layout, params, CountId(0), b[0], b[1])]
-                }),
-                counts: vec![tokens as u32],
-            };
-            let expected = case.run(&mut CpuExecutor::default(), 1);
-            let what = format!("{layout:?} {tokens} × {dim}");
-            assert_close(&what, &case.run(&mut *gpu(), 1), &expected, 1e-5);
+                    let exact = gated * f64::from(gates[(2 * last + 1) * dim + i]);
+                    assert_close(&what, &[found], &[exact as f32], 1e-5);
+                }
+            }
         }
     }
 }

@@ -31,8 +31,10 @@ fn asked_for(caps: &Caps, key: &KernelKey) -> bool {
             })
         }),
         _ => match caps.kind {
-            DeviceKind::Cpu => !key.body.ends_with("_workgroup"),
-            DeviceKind::Gpu => !key.body.ends_with("_lane"),
+            DeviceKind::Cpu => !["_workgroup", "_gemv"]
+                .iter()
+                .any(|end| key.body.ends_with(end)),
+            DeviceKind::Gpu => !["_lane", "_row"].iter().any(|end| key.body.ends_with(end)),
         },
     }
 }

@@ -1,0 +1,145 @@
+//! The feed-forward half of a block: dense, or a mixture of experts.
+
+use super::decoder::{Body, Projection};
+use super::experts::{Experts, ExpertsIo};
+use super::{TOKENS, workspace::MixtureBuffers};
+use crate::config::{Activation, ModelConfig, MoeConfig};
+use twoclock_shaders::kernels::{glu, moe_route, moe_sum};
+use twoclock_shaders::program::Command;
+
+/// What a block computes between its second norm and the residual.
+#[derive(Clone, Debug)]
+pub enum FeedForward {
+    /// One gated network.
+    Dense {
+        /// Gate and up, stacked.
+        gate_up: Projection,
+        /// Back to the residual stream.
+        down: Projection,
+    },
+    /// Many, of which each token uses a few.
+    Mixture(Mixture),
+}
+
+/// A mixture of experts.
+#[derive(Clone, Debug)]
+pub struct Mixture {
+    /// Its numbers.
+    pub moe: MoeConfig,
+    /// Logits of the experts.
+    pub router: Projection,
+    /// Gates of the experts.
+    pub gate: Experts,
+    /// Their ups.
+    pub up: Experts,
+    /// Back to the residual stream.
+    pub down: Experts,
+}
+
+impl FeedForward {
+    /// From the normed input to the sublayer's output.
+    pub(super) fn commands(
+        &self,
+        body: &Body<'_>,
+        config: &ModelConfig,
+        commands: &mut Vec<Command>,
+    ) {
+        let ws = body.ws;
+        match self {
+            Self::Dense { gate_up, down } => {
+                body.project(gate_up, ws.act_hidden, true, ws.gate_up, commands);
+                body.gate(config, config.intermediate_size, 1, commands);
+                body.project(down, ws.act_ffn, false, ws.sublayer, commands);
+            }
+            Self::Mixture(mixture) => {
+                let Some(buffers) = ws.mixture else {
+                    unreachable!("the workspace was made for a configuration with experts");
+                };
+                mixture.commands(body, config, buffers, commands);
+            }
+        }
+    }
+}
+
+impl Mixture {
+    fn commands(
+        &self,
+        body: &Body<'_>,
+        config: &ModelConfig,
+        buffers: MixtureBuffers,
+        commands: &mut Vec<Command>,
+    ) {
+        let ws = body.ws;
+        let chosen = self.moe.num_experts_per_tok as u32;
+        let hidden = config.hidden_size as u32;
+        body.project(&self.router, ws.act_hidden, true, buffers.logits, commands);
+        let route = moe_route::MoeRouteParams {
+            experts: self.moe.num_experts as u32,
+            chosen,
+            tokens: body.room,
+            norm: u32::from(self.moe.norm_topk_prob),
+        };
+        let MixtureBuffers { logits, .. } = buffers;
+        commands.push(moe_route::dispatch(body.caps, route, TOKENS, logits, buffers.route).into());
+
+        let gated = ExpertsIo {
+            layout: body.layout,
+            room: body.room,
+            pairs: (TOKENS, chosen),
+            share: chosen,
+            act: ws.act_hidden,
+            rstd: Some(ws.rstd),
+            route: buffers.route,
+            y: ws.gate_up,
+            y_stride: 2 * self.gate.out_features,
+            y_offset: 0,
+        };
+        commands.extend(self.gate.commands(body.caps, &gated));
+        let up = ExpertsIo {
+            y_offset: self.gate.out_features,
+            ..gated
+        };
+        commands.extend(self.up.commands(body.caps, &up));
+        body.gate(config, self.moe.moe_intermediate_size, chosen, commands);
+        let down = ExpertsIo {
+            room: body.room * chosen,
+            share: 1,
+            act: ws.act_ffn,
+            rstd: None,
+            y: buffers.out,
+            y_stride: hidden,
+            y_offset: 0,
+            ..gated
+        };
+        commands.extend(self.down.commands(body.caps, &down));
+        let sum = moe_sum::MoeSumParams {
+            dim4: hidden / 4,
+            chosen,
+        };
+        let sum_buffers = moe_sum::Buffers {
+            y: buffers.out,
+            route: buffers.route,
+            out: ws.sublayer,
+        };
+        commands.push(moe_sum::dispatch(sum, TOKENS, sum_buffers).into());
+    }
+}
+
+impl Body<'_> {
+    /// `act_ffn = activation(gate) · up`, for rows of this width, `rows` a token.
+    fn gate(&self, config: &ModelConfig, dim: usize, rows: u32, commands: &mut Vec<Command>) {
+        let activation = match config.hidden_act {
+            Activation::Silu => glu::Activation::Silu,
+            Activation::GeluTanh => glu::Activation::GeluTanh,
+        };
+        let dim = dim as u32;
+        let room = self.room * rows;
+        let params = glu::GluParams {
+            dim4: dim / 4,
+            act_stride: self.layout.stride(dim.next_multiple_of(32), room),
+        };
+        let (from, to) = (self.ws.gate_up, self.ws.act_ffn);
+        let rows = (TOKENS, rows);
+        commands.push(glu::dispatch(activation, self.layout, params, rows, from, to).into());
+    }
+}

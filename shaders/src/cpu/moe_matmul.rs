@@ -1,0 +1,46 @@
+//! Reference of [`crate::kernels::moe_matmul`].
+
+use super::Bound;
+use super::matmul::{Row, group_sums, row_dot};
+use crate::kernel::KernelKey;
+use crate::kernels::act;
+use crate::kernels::moe_matmul::MoeMatmulParams;
+use crate::kernels::weight::{GROUP, WeightFormat};
+
+pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
+    let p: &MoeMatmulParams = bytemuck::from_bytes(params);
+    let index = act::index_fn(key);
+    let format = key
+        .slot("quant")
+        .and_then(WeightFormat::of_module)
+        .expect("a variant names its format");
+    let (act, w, ws) = (bound.f32s(0), bound.u32s(1), bound.u32s(2));
+    let (rstd, route) = (bound.f32s(3), bound.u32s(4));
+    let y = bound.f32s_mut(5);
+    let chosen = match key.body {
+        "moe_matmul_row" => grid[0],
+        _ => grid[1],
+    };
+    let (rows, k) = (p.rows as usize, (GROUP * p.groups) as usize);
+    for pair in 0..chosen * grid[2] {
+        // An expert before the window wraps around and is outside it too.
+        let expert = route[2 * pair as usize].wrapping_sub(p.first_expert);
+        if expert >= p.experts {
+            continue;
+        }
+        let input = pair / p.share;
+        let mut x = vec![0.0; k];
+        for (k4, v) in (0..).zip(x.chunks_exact_mut(4)) {
+            v.copy_from_slice(&act[4 * index(input, k4, p.act_stride) as usize..][..4]);
+        }
+        let sums = group_sums(&x);
+        let y = &mut y[(pair * p.y_stride + p.y_offset) as usize..][..rows];
+        for (row, y) in y.iter_mut().enumerate() {
+            let row = Row::new(format, p.groups, w, ws, expert as usize * rows + row);
+            *y = row_dot(format, &row, &x, &sums);
+            if p.norm != 0 {
+                *y *= rstd[input as usize];
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! `y = x Wᵀ` where each row of y belongs to a pair (token, chosen expert) and W is that expert's:
+//! experts are stacked by rows, in any weight format, and only the chosen ones are read. One
+//! dispatch for each window of whole experts; a pair whose expert lies in another is left alone.
+//!
+//! The chain of an element is [`matmul`](super::matmul)'s, whatever the batch.
+
+use super::act::ActLayout;
+use super::weight::{GROUP, SPAN_GROUPS, WeightFormat};
+use super::{bindings, bodies};
+use crate::caps::{Caps, DeviceKind};
+use crate::kernel::{Kernel, KernelKey, Params};
+use crate::params;
+use crate::program::{Cost, CountId, Dispatch, Extent, Slice};
+
+params! {
+    /// Parameters of `moe_matmul`.
+    pub struct MoeMatmulParams {
+        /// Rows of one expert.
+        pub rows: u32,
+        /// Groups of 32 a row, the padding counted.
+        pub groups: u32,
+        /// First expert of the window.
+        pub first_expert: u32,
+        /// Experts of the window.
+        pub experts: u32,
+        /// Pairs that share an input row: all of a token's, or 1.
+        pub share: u32,
+        /// Stride of the input's layout.
+        pub act_stride: u32,
+        /// Elements between the outputs of two pairs.
+        pub y_stride: u32,
+        /// Where a pair's first output lies.
+        pub y_offset: u32,
+        /// Not 0: multiply by `rstd` of the input row. Set by [`dispatch`].
+        pub norm: u32,
+    }
+}
+
+/// The kernel.
+pub const KERNEL: Kernel = Kernel {
+    name: "moe_matmul",
+    bodies: bodies!["moe_matmul_row", "moe_matmul_gemv"],
+    bindings: bindings![act: Read, w: Read, ws: Read, rstd: Read, route: Read, y: ReadWrite],
+    params: MoeMatmulParams::FIELDS,
+    variants: || {
+        let mut keys = Vec::new();
+        for kind in [DeviceKind::Cpu, DeviceKind::Gpu] {
+            for &format in WeightFormat::ALL {
+                for &layout in ActLayout::ALL {
+                    keys.push(key(kind, format, layout));
+                }
+            }
+        }
+        keys
+    },
+};
+
+/// Lanes and rows a lane of the processors' body.
+const LANES: u32 = 8;
+const ROWS: u32 = 4;
+
+fn key(kind: DeviceKind, format: WeightFormat, layout: ActLayout) -> KernelKey {
+    match kind {
+        DeviceKind::Cpu => KernelKey::plain("moe_matmul", "moe_matmul_row")
+            .constant("LANES", LANES)
+            .constant("ROWS", ROWS),
+        DeviceKind::Gpu => KernelKey::plain("moe_matmul", "moe_matmul_gemv"),
+    }
+    .module("act", layout.module())
+    .module("order", "order_span")
+    .module("quant", format.module())
+    .module("chain", "chain_f32")
+}
+
+/// Windows of `moe_matmul`.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffers {
+    /// Input, `vec4<f32>` in the layout; rows padded with zeros to whole groups.
+    pub act: Slice,
+    /// Quants.
+    pub w: Slice,
+    /// Scales; `None` for the formats without.
+    pub ws: Option<Slice>,
+    /// f32, one an input row, where the input is x ∘ g of a norm.
+    pub rstd: Option<Slice>,
+    /// Experts and weights of [`moe_route`](super::moe_route).
+    pub route: Slice,
+    /// Output, f32.
+    pub y: Slice,
+}
+
+/// The products of the step's tokens with their `chosen` experts each.
+pub fn dispatch(
+    caps: &Caps,
+    format: WeightFormat,
+    layout: ActLayout,
+    params: MoeMatmulParams,
+    (tokens, chosen): (CountId, u32),
+    buffers: Buffers,
+) -> Dispatch {
+    let params = MoeMatmulParams {
+        norm: u32::from(buffers.rstd.is_some()),
+        ..params
+    };
+    let rows = match caps.kind {
+        DeviceKind::Cpu => ROWS * LANES,
+        DeviceKind::Gpu => 4 * (64 / params.groups.div_ceil(SPAN_GROUPS).clamp(1, 64)),
+    };
+    let (row_extent, chosen) = (
+        Extent::Fixed(params.rows.div_ceil(rows)),
+        Extent::Fixed(chosen),
+    );
+    let tokens = Extent::Count {
+        count: tokens,
+        tile: 1,
+    };
+    let k = f64::from(GROUP * params.groups);
+    Dispatch {
+        key: key(caps.kind, format, layout),
+        // What a variant does not read is bound to something that it does.
+        bindings: vec![
+            buffers.act,
+            buffers.w,
+            buffers.ws.unwrap_or(buffers.w),
+            buffers.rstd.unwrap_or(buffers.act),
+            buffers.route,
+            buffers.y,
+        ],
+        params: bytemuck::bytes_of(&params).to_vec(),
+        grid: match caps.kind {
+            DeviceKind::Cpu => [chosen, row_extent, tokens],
+            DeviceKind::Gpu => [row_extent, chosen, tokens],
+        },
+        cost: Cost {
+            bytes: f64::from(rows) * format.row_bytes(params.groups) as f64
+                + 4.0 * (k + f64::from(rows)),
+            flops: 2.0 * f64::from(rows) * k,
+        },
+    }
+}

@@ -1,0 +1,91 @@
+// y = x Wᵀ with the weights of the expert that a token was routed to: a lane owns one span of four
+// rows, span sums meet in workgroup memory and are added in order. The chain: kernels/matmul.rs.
+// Grid: (rows / (4 packs), chosen, tokens).
+// use: act, order, quant, chain
+
+struct Params {
+  rows: u32,
+  groups: u32,
+  first_expert: u32,
+  experts: u32,
+  share: u32,
+  act_stride: u32,
+  y_stride: u32,
+  y_offset: u32,
+  norm: u32,
+}
+
+@group(0) @binding(0) var<storage, read> act: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read> ws: array<u32>;
+@group(0) @binding(3) var<storage, read> rstd: array<f32>;
+@group(0) @binding(4) var<storage, read> route: array<vec2<u32>>;
+@group(0) @binding(5) var<storage, read_write> y: array<f32>;
+@group(0) @binding(6) var<uniform> p: Params;
+
+var<workgroup> span_sums: array<vec4<f32>, 64>;
+var<workgroup> total: array<vec4<f32>, 64>;
+
+fn group_input(token: u32, group: u32) -> array<vec4<f32>, 8> {
+  let k4 = 8u * group;
+  return array<vec4<f32>, 8>(
+    act[act_index(token, k4, p.act_stride)], act[act_index(token, k4 + 1u, p.act_stride)],
+    act[act_index(token, k4 + 2u, p.act_stride)], act[act_index(token, k4 + 3u, p.act_stride)],
+    act[act_index(token, k4 + 4u, p.act_stride)], act[act_index(token, k4 + 5u, p.act_stride)],
+    act[act_index(token, k4 + 6u, p.act_stride)], act[act_index(token, k4 + 7u, p.act_stride)]);
+}
+
+@compute @workgroup_size(64)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let pair = group.z * groups.y + group.y;
+  // An expert before the window wraps around and is outside it too. The whole workgroup leaves.
+  let expert = route[pair].x - p.first_expert;
+  if (expert >= p.experts) { return; }
+  let input = pair / p.share;
+  let spans = (p.groups + 3u) / 4u;
+  // Spans one pass covers, packs of four rows side by side.
+  let width = min(spans, 64u);
+  let packs = 64u / width;
+  let first_row = 4u * packs * group.x;
+  let pack = lane / width;
+  let r = expert * p.rows +
+    min(vec4<u32>(first_row + 4u * pack) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(p.rows - 1u));
+  total[lane] = vec4<f32>();
+
+  for (var base = 0u; base < spans; base += width) {
+    let span = base + lane % width;
+    var a = vec4<f32>();
+    if (pack < packs && span < spans) {
+      for (var g = 4u * span; g < min(4u * span + 4u, p.groups); g++) {
+        let x = group_input(input, g);
+        let s = group_sum(x);
+        a = vec4<f32>(
+          group_add(a.x, group_dot(group_weights(r.x, p.groups, g), x), s, group_scale(r.x, p.groups, g)),
+          group_add(a.y, group_dot(group_weights(r.y, p.groups, g), x), s, group_scale(r.y, p.groups, g)),
+          group_add(a.z, group_dot(group_weights(r.z, p.groups, g), x), s, group_scale(r.z, p.groups, g)),
+          group_add(a.w, group_dot(group_weights(r.w, p.groups, g), x), s, group_scale(r.w, p.groups, g)));
+      }
+    }
+    workgroupBarrier();
+    span_sums[lane] = a;
+    workgroupBarrier();
+    if (lane < packs) {
+      var sum = total[lane];
+      for (var s = 0u; s < min(width, spans - base); s++) { sum += span_sums[width * lane + s]; }
+      total[lane] = sum;
+    }
+  }
+
+  if (lane < packs) {
+    let row = first_row + 4u * lane;
+    var sum = total[lane];
+    if (p.norm != 0u) { sum *= rstd[input]; }
+    for (var i = 0u; i < 4u; i++) {
+      if (row + i < p.rows) { y[pair * p.y_stride + p.y_offset + row + i] = sum[i]; }
+    }
+  }
+}

@@ -1,0 +1,76 @@
+// y = x Wᵀ with the weights of the expert that a token was routed to, a lane four rows: for
+// processors. The chain: kernels/matmul.rs. Grid: (chosen, rows / (4 LANES), tokens).
+// use: act, order, quant, chain
+
+struct Params {
+  rows: u32,
+  groups: u32,
+  first_expert: u32,
+  experts: u32,
+  share: u32,
+  act_stride: u32,
+  y_stride: u32,
+  y_offset: u32,
+  norm: u32,
+}
+
+@group(0) @binding(0) var<storage, read> act: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read> ws: array<u32>;
+@group(0) @binding(3) var<storage, read> rstd: array<f32>;
+@group(0) @binding(4) var<storage, read> route: array<vec2<u32>>;
+@group(0) @binding(5) var<storage, read_write> y: array<f32>;
+@group(0) @binding(6) var<uniform> p: Params;
+
+fn group_input(token: u32, group: u32) -> array<vec4<f32>, 8> {
+  let k4 = 8u * group;
+  return array<vec4<f32>, 8>(
+    act[act_index(token, k4, p.act_stride)], act[act_index(token, k4 + 1u, p.act_stride)],
+    act[act_index(token, k4 + 2u, p.act_stride)], act[act_index(token, k4 + 3u, p.act_stride)],
+    act[act_index(token, k4 + 4u, p.act_stride)], act[act_index(token, k4 + 5u, p.act_stride)],
+    act[act_index(token, k4 + 6u, p.act_stride)], act[act_index(token, k4 + 7u, p.act_stride)]);
+}
+
+@compute @workgroup_size(LANES)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let pair = group.z * groups.x + group.x;
+  // An expert before the window wraps around and is outside it too.
+  let expert = route[pair].x - p.first_expert;
+  if (expert >= p.experts) { return; }
+  let input = pair / p.share;
+  let first_row = ROWS * LANES * group.y;
+  // ROWS, but out of the compiler's sight: see matmul_row.wgsl.
+  let rows = ROWS + (p.groups >> 30u);
+
+  var a: array<f32, ROWS>;
+  var total: array<f32, ROWS>;
+  for (var g = 0u; g < p.groups; g++) {
+    let x = group_input(input, g);
+    let s = group_sum(x);
+    for (var i = 0u; i < rows; i++) {
+      let row = expert * p.rows + min(first_row + LANES * i + lane, p.rows - 1u);
+      let at = min(i, ROWS - 1u);
+      a[at] = group_add(a[at], group_dot(group_weights(row, p.groups, g), x), s,
+        group_scale(row, p.groups, g));
+    }
+    if ((g & 3u) == 3u) {
+      for (var i = 0u; i < rows; i++) {
+        let at = min(i, ROWS - 1u);
+        total[at] += a[at];
+        a[at] = 0.0;
+      }
+    }
+  }
+  for (var i = 0u; i < rows; i++) {
+    let row = first_row + LANES * i + lane;
+    let at = min(i, ROWS - 1u);
+    // A short last span; else + 0, which changes no bit of a sum that began at + 0.
+    var sum = total[at] + a[at];
+    if (p.norm != 0u) { sum *= rstd[input]; }
+    if (row < p.rows) { y[pair * p.y_stride + p.y_offset + row] = sum; }
+  }
+}
