@@ -32,10 +32,6 @@ const LONG_FILES: &[(&str, &str)] = &[
         "one field after another of one format, with its tests",
     ),
     (
-        "core/src/text/template.rs",
-        "one environment that does what the models' authors had, with its tests",
-    ),
-    (
         "native/tests/pull.rs",
         "one small package index and everything that can go wrong with it",
     ),

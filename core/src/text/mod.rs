@@ -10,6 +10,8 @@ mod piece;
 mod pre_tokenizer;
 pub mod strftime;
 pub mod template;
+mod template_json;
+mod template_python;
 mod template_tags;
 pub mod tokenizer;
 mod tokenizer_json;

@@ -3,22 +3,21 @@
 //! tokenizers only which texts are special.
 
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Serde};
-use minijinja::{AutoEscape, Environment, ErrorKind, Value};
+use minijinja::value::Serde;
+use minijinja::{Environment, ErrorKind, Value};
 use serde::Serialize;
 use serde_json::Map;
 
 use super::literal::Marks;
-use super::{RenderedPrompt, TextError, Tokenizer, template_tags};
+use super::{RenderedPrompt, TextError, Tokenizer, template_python, template_tags};
 use crate::config::TextAssets;
 
 /// What a template may spend: about one a step and one for 64 bytes it makes, which bounds its time
 /// and its memory. A conversation of a thousand messages takes some hundred thousand.
-const FUEL: u64 = 4_000_000;
+const FUEL: u64 = 1_000_000;
 /// Longest template taken, bytes.
 const MAX_SOURCE: usize = 1 << 20;
 
@@ -78,7 +77,7 @@ impl ChatTemplate {
                 source.len()
             )));
         }
-        template_tags::check(source).map_err(TextError::TemplateSyntax)?;
+        let adapted = template_tags::adapt(source).map_err(TextError::TemplateSyntax)?;
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder()
             .trim_blocks(true)
@@ -87,10 +86,7 @@ impl ChatTemplate {
             .map_err(|e| TextError::TemplateSyntax(describe(&e)))?;
         environment.set_syntax(syntax);
         environment.set_fuel(Some(FUEL));
-        environment.set_auto_escape_callback(|_| AutoEscape::None);
-        environment
-            .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.add_filter("tojson", to_json);
+        template_python::install(&mut environment);
         environment.add_function("raise_exception", |message: String| {
             let error = minijinja::Error::new(ErrorKind::InvalidOperation, message.clone());
             Err::<Value, _>(error.with_source(Raised(message)))
@@ -103,7 +99,7 @@ impl ChatTemplate {
             )),
         });
         environment
-            .add_template_owned("chat", plain_generation(source))
+            .add_template_owned("chat", adapted)
             .map_err(|e| TextError::TemplateSyntax(describe(&e)))?;
         Ok(Self {
             environment,
@@ -228,34 +224,6 @@ fn to_json_value<M: Serialize + ?Sized>(messages: &M) -> Result<serde_json::Valu
         .map_err(|e| TextError::TemplateFailed(format!("the messages: {e}")))
 }
 
-/// Turns the `generation` tags, which only mark the answer for training, into blocks that always
-/// apply, so that their whitespace control stays as it is.
-fn plain_generation(source: &str) -> String {
-    let mut out = String::with_capacity(source.len());
-    let mut rest = source;
-    while let Some(at) = rest.find("{%") {
-        let (before, tag) = rest.split_at(at + 2);
-        out.push_str(before);
-        let body = tag.trim_start_matches(['-', '+']).trim_start();
-        let skipped = tag.len() - body.len();
-        out.push_str(tag.get(..skipped).unwrap_or_default());
-        rest = body;
-        for (name, plain) in [("generation", "if true"), ("endgeneration", "endif")] {
-            if let Some(after) = body.strip_prefix(name)
-                && after
-                    .trim_start()
-                    .trim_start_matches(['-', '+'])
-                    .starts_with("%}")
-            {
-                out.push_str(plain);
-                rest = after;
-            }
-        }
-    }
-    out.push_str(rest);
-    out
-}
-
 fn explain(error: &minijinja::Error) -> TextError {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(e) = source {
@@ -279,133 +247,6 @@ fn describe(error: &minijinja::Error) -> String {
     match error.line() {
         Some(line) => format!("{what}{cause} (line {line})"),
         None => format!("{what}{cause}"),
-    }
-}
-
-/// `tojson` as transformers has it: Python's `json.dumps` with `ensure_ascii` off and no escapes for
-/// HTML.
-fn to_json(value: Value, kwargs: Kwargs) -> Result<Value, minijinja::Error> {
-    let indent: Option<usize> = kwargs.get("indent")?;
-    let ensure_ascii: Option<bool> = kwargs.get("ensure_ascii")?;
-    let sort_keys: Option<bool> = kwargs.get("sort_keys")?;
-    let separators: Option<Vec<String>> = kwargs.get("separators")?;
-    kwargs.assert_all_used()?;
-    let invalid = |e: String| minijinja::Error::new(ErrorKind::InvalidOperation, e);
-    if ensure_ascii == Some(true) || sort_keys == Some(true) {
-        return Err(invalid(
-            "tojson with ensure_ascii or sort_keys is not supported".to_owned(),
-        ));
-    }
-    let style = match separators.as_deref() {
-        Some([item, key]) => JsonStyle::new(item.clone(), key.clone(), indent),
-        Some(_) => return Err(invalid("separators are two texts".to_owned())),
-        None if indent.is_some() => JsonStyle::new(",".into(), ": ".into(), indent),
-        None => JsonStyle::new(", ".into(), ": ".into(), None),
-    };
-    let mut bytes = Vec::new();
-    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, style);
-    value
-        .serialize(&mut serializer)
-        .map_err(|e| invalid(e.to_string()))?;
-    String::from_utf8(bytes)
-        .map(Value::from)
-        .map_err(|e| invalid(e.to_string()))
-}
-
-/// Python's `json.dumps`: two separators, and line breaks where an indent is given.
-struct JsonStyle {
-    item: String,
-    key: String,
-    indent: Option<usize>,
-    depth: usize,
-    has_value: bool,
-}
-
-impl JsonStyle {
-    fn new(item: String, key: String, indent: Option<usize>) -> Self {
-        Self {
-            item,
-            key,
-            indent,
-            depth: 0,
-            has_value: false,
-        }
-    }
-
-    fn new_line<W: ?Sized + io::Write>(&self, out: &mut W) -> io::Result<()> {
-        match self.indent {
-            Some(indent) => write!(out, "\n{:1$}", "", indent.min(64) * self.depth),
-            None => Ok(()),
-        }
-    }
-
-    fn open<W: ?Sized + io::Write>(&mut self, out: &mut W, bracket: &str) -> io::Result<()> {
-        self.depth += 1;
-        self.has_value = false;
-        out.write_all(bracket.as_bytes())
-    }
-
-    fn close<W: ?Sized + io::Write>(&mut self, out: &mut W, bracket: &str) -> io::Result<()> {
-        self.depth -= 1;
-        if self.has_value {
-            self.new_line(out)?;
-        }
-        out.write_all(bracket.as_bytes())
-    }
-
-    fn next<W: ?Sized + io::Write>(&self, out: &mut W, first: bool) -> io::Result<()> {
-        if !first {
-            out.write_all(self.item.as_bytes())?;
-        }
-        self.new_line(out)
-    }
-}
-
-impl serde_json::ser::Formatter for JsonStyle {
-    fn begin_array<W: ?Sized + io::Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.open(out, "[")
-    }
-
-    fn end_array<W: ?Sized + io::Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.close(out, "]")
-    }
-
-    fn begin_array_value<W: ?Sized + io::Write>(
-        &mut self,
-        out: &mut W,
-        first: bool,
-    ) -> io::Result<()> {
-        self.next(out, first)
-    }
-
-    fn end_array_value<W: ?Sized + io::Write>(&mut self, _out: &mut W) -> io::Result<()> {
-        self.has_value = true;
-        Ok(())
-    }
-
-    fn begin_object<W: ?Sized + io::Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.open(out, "{")
-    }
-
-    fn end_object<W: ?Sized + io::Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.close(out, "}")
-    }
-
-    fn begin_object_key<W: ?Sized + io::Write>(
-        &mut self,
-        out: &mut W,
-        first: bool,
-    ) -> io::Result<()> {
-        self.next(out, first)
-    }
-
-    fn begin_object_value<W: ?Sized + io::Write>(&mut self, out: &mut W) -> io::Result<()> {
-        out.write_all(self.key.as_bytes())
-    }
-
-    fn end_object_value<W: ?Sized + io::Write>(&mut self, _out: &mut W) -> io::Result<()> {
-        self.has_value = true;
-        Ok(())
     }
 }
 
