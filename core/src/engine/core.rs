@@ -60,7 +60,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         config: SchedulerConfig,
     ) -> Result<Self, ConfigError> {
         config.validate_for(model)?;
-        let groups = KvGroupSpec::full_attention(model.num_hidden_layers);
+        let groups = KvGroupSpec::of(model);
         Ok(Self {
             scheduler: Scheduler::new(config, groups)?,
             runner,

@@ -4,7 +4,7 @@
 
 use super::feed_forward::FeedForward;
 use super::linear::{Linear, LinearIo};
-use super::{DECODES, PARTS, Pages, TILES, TOKENS, Workspace, embedding, head};
+use super::{DECODES, LayerPages, Pages, TILES, TOKENS, Workspace, embedding, head, parts};
 use crate::config::{ModelConfig, RopePairing};
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::kernels::act::ActLayout;
@@ -81,7 +81,7 @@ impl Decoder {
             room,
         };
         let mut commands = embedding::commands(&self.embedding, self.config.embedding_scale, ws);
-        for (layer, &kv) in self.layers.iter().zip(&pages.layers) {
+        for (layer, kv) in self.layers.iter().zip(&pages.layers) {
             self.attention(&body, layer, kv, pages.block_size, &mut commands);
             self.feed_forward(&body, layer, &mut commands);
         }
@@ -106,7 +106,7 @@ impl Decoder {
         &self,
         body: &Body<'_>,
         layer: &DecoderLayer,
-        (kcache, vcache): (Slice, Slice),
+        kv: &LayerPages,
         block_size: u32,
         commands: &mut Vec<Command>,
     ) {
@@ -119,7 +119,7 @@ impl Decoder {
         let (k_at, v_at) = (heads * head_dim, (heads + kv_heads) * head_dim);
         let scale = config.attention_scale;
         let softcap = config.attention_logit_softcapping.unwrap_or(0.0);
-        let (window, group) = (0, 0);
+        let (kcache, vcache, window, group) = (kv.keys, kv.values, kv.window, kv.group as u32);
 
         body.norm(layer.input_norm, config, commands);
         body.project(&layer.qkv, ws.act_hidden, true, ws.qkv, commands);
@@ -203,7 +203,7 @@ impl Decoder {
             )
             .into(),
         );
-        let max_parts = ws.sizes.max_parts();
+        let max_parts = ws.sizes.max_parts(window);
         let decode = attention_decode::AttentionDecodeParams {
             stride4: stride / 4,
             q_at4: 0,
@@ -229,7 +229,7 @@ impl Decoder {
                 heads / kv_heads,
                 decode,
                 DECODES,
-                PARTS,
+                parts(kv.group),
                 decode_buffers,
             )
             .into(),

@@ -5,7 +5,7 @@ use super::{ROWS, Workspace};
 use crate::config::ModelConfig;
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::kernels::act::ActLayout;
-use twoclock_shaders::kernels::{gather_rows, rms_norm, sample, sample_pick};
+use twoclock_shaders::kernels::{gather_rows, rms_norm, sample, sample_pick, softcap};
 use twoclock_shaders::program::{Command, Slice};
 
 /// Logits and drawn ids of one group of the step's rows, `first_row` on, with room for `room`.
@@ -55,6 +55,10 @@ pub fn commands(
     .into();
     for window in projection.commands(caps, &io) {
         commands.extend([window, Command::Cut]);
+    }
+    if let Some(cap) = config.final_logit_softcapping {
+        let params = softcap::SoftcapParams { dim: vocab, cap };
+        commands.push(softcap::dispatch(params, ROWS, ws.logits).into());
     }
     commands.extend(
         [

@@ -13,7 +13,7 @@ pub mod rope;
 pub mod workspace;
 
 pub use decoder::Decoder;
-pub use workspace::{Pages, Workspace};
+pub use workspace::{LayerPages, Pages, Workspace};
 
 use twoclock_shaders::program::CountId;
 
@@ -25,7 +25,11 @@ pub const ROWS: CountId = CountId(1);
 pub const TILES: CountId = CountId(2);
 /// Decode queries.
 pub const DECODES: CountId = CountId(3);
-/// Parts of the longest context among the decode queries.
-pub const PARTS: CountId = CountId(4);
-/// How many counts a step has.
-pub const NUM_COUNTS: usize = 5;
+/// The most parts that one of the decode queries sees in the layers of a KV group.
+pub const fn parts(group: usize) -> CountId {
+    CountId(4 + group)
+}
+/// How many counts a step has for a model of so many KV groups.
+pub const fn num_counts(groups: usize) -> usize {
+    4 + groups
+}

@@ -3,11 +3,11 @@
 
 use crate::config::ModelConfig;
 use crate::error::Result;
+use crate::sched::{KvGroupSpec, SchedulerConfig};
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::executor::Executor;
 use twoclock_shaders::kernels::attention_decode;
 use twoclock_shaders::kernels::sample::candidates;
-use twoclock_shaders::kernels::step::PART_KEYS;
 use twoclock_shaders::kernels::weight::GROUP;
 use twoclock_shaders::program::Slice;
 
@@ -89,17 +89,21 @@ impl WorkspaceSizes {
         tokens.min(64).min(fit.max(1) as u32)
     }
 
-    /// Parts of the longest context.
-    pub fn max_parts(&self) -> u32 {
-        self.max_model_len.div_ceil(PART_KEYS)
+    /// Most parts of one query; `window` 0 sees all.
+    pub fn max_parts(&self, window: u32) -> u32 {
+        attention_decode::max_parts(self.max_model_len, window)
     }
 
-    /// Scratch of the decode queries' parts, bytes.
+    /// Scratch of the decode queries' parts, in the layers that take most, bytes.
     pub fn parts_bytes(&self, config: &ModelConfig) -> u64 {
+        let groups = KvGroupSpec::of(config);
+        let most = groups
+            .iter()
+            .map(|group| self.max_parts(kernel_window(group)));
         attention_decode::parts_bytes(
             self.decodes,
             config.num_attention_heads as u32,
-            self.max_parts(),
+            most.max().unwrap_or(0),
             config.head_dim as u32,
         )
     }
@@ -226,38 +230,72 @@ impl Workspace {
     }
 }
 
-/// Pages of keys and values, f32 `[page][kv_head][token][dim]`, a pair of buffers a layer.
+/// A group's window as kernels take it: keys a query sees, 0 for all.
+pub fn kernel_window(group: &KvGroupSpec) -> u32 {
+    match group.window {
+        None => 0,
+        // No sequence is so long that a longer window would show more of it.
+        Some(window) => u32::try_from(window).unwrap_or(u32::MAX),
+    }
+}
+
+/// Pages of keys and values: a pair of buffers a layer.
 #[derive(Clone, Debug)]
 pub struct Pages {
     /// Tokens a page.
     pub block_size: u32,
-    /// (keys, values) by layer.
-    pub layers: Vec<(Slice, Slice)>,
+    /// By layer.
+    pub layers: Vec<LayerPages>,
+}
+
+/// One layer's pages, f32 `[page][kv_head][token][dim]`.
+#[derive(Clone, Copy, Debug)]
+pub struct LayerPages {
+    /// Of keys.
+    pub keys: Slice,
+    /// Of values.
+    pub values: Slice,
+    /// The KV group whose block tables say which page is whose.
+    pub group: usize,
+    /// Keys a query sees, its own included; 0 for all.
+    pub window: u32,
 }
 
 impl Pages {
     /// Bytes of one page of keys in one layer.
-    pub fn page_bytes(config: &ModelConfig, block_size: u32) -> u64 {
-        4 * (config.num_key_value_heads * config.head_dim) as u64 * u64::from(block_size)
+    pub fn page_bytes(config: &ModelConfig, block_size: usize) -> u64 {
+        4 * (config.num_key_value_heads * config.head_dim * block_size) as u64
     }
 
-    /// Makes `num_blocks` pages in every layer.
+    /// Makes every layer's pages, as many as its group has blocks.
     ///
     /// # Errors
     /// A device without room.
     pub fn create(
         executor: &mut impl Executor,
         config: &ModelConfig,
-        block_size: u32,
-        num_blocks: u32,
+        sched: &SchedulerConfig,
     ) -> Result<Self> {
-        let bytes = Self::page_bytes(config, block_size) * u64::from(num_blocks);
         let mut layers = Vec::with_capacity(config.num_hidden_layers);
-        for _ in 0..config.num_hidden_layers {
-            let keys = executor.create_buffer("keys", bytes)?;
-            let values = executor.create_buffer("values", bytes)?;
-            layers.push((Slice::whole(keys, bytes), Slice::whole(values, bytes)));
+        for (number, group) in KvGroupSpec::of(config).iter().enumerate() {
+            let blocks = group.num_blocks(sched) as u64;
+            let bytes = Self::page_bytes(config, sched.block_size) * blocks;
+            for &layer in &group.layers {
+                let keys = executor.create_buffer("keys", bytes)?;
+                let values = executor.create_buffer("values", bytes)?;
+                let pages = LayerPages {
+                    keys: Slice::whole(keys, bytes),
+                    values: Slice::whole(values, bytes),
+                    group: number,
+                    window: kernel_window(group),
+                };
+                layers.push((layer, pages));
+            }
         }
-        Ok(Self { block_size, layers })
+        layers.sort_unstable_by_key(|&(layer, _)| layer);
+        Ok(Self {
+            block_size: sched.block_size as u32,
+            layers: layers.into_iter().map(|(_, pages)| pages).collect(),
+        })
     }
 }

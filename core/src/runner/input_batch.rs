@@ -2,10 +2,12 @@
 //! work, logits rows, sampling records and block tables. Knows the order of
 //! [`twoclock_shaders::kernels::step`], no model and no device.
 
-use crate::model::{DECODES, NUM_COUNTS, PARTS, TILES, TOKENS};
-use crate::sched::{ScheduledSequence, SchedulerConfig, SchedulerOutput};
+use crate::model::workspace::kernel_window;
+use crate::model::{DECODES, TILES, TOKENS, num_counts, parts};
+use crate::sched::{KvGroupSpec, ScheduledSequence, SchedulerConfig, SchedulerOutput};
+use twoclock_shaders::kernels::attention_decode::parts_of;
 use twoclock_shaders::kernels::step::{
-    self, HEADER, ITEM_WORDS, PART_KEYS, SAMPLE_WORDS, SEQ_WORDS, TILE_QUERIES,
+    self, HEADER, ITEM_WORDS, SAMPLE_WORDS, SEQ_WORDS, TILE_QUERIES,
 };
 
 /// One row of logits the step computes.
@@ -32,7 +34,7 @@ pub struct InputBatch {
     /// The step buffer.
     pub words: Vec<u32>,
     /// Counts by [`CountId`](twoclock_shaders::program::CountId); the head's rows stay 0.
-    pub counts: [u32; NUM_COUNTS],
+    pub counts: Vec<u32>,
     /// Rows of logits, in order.
     pub rows: Vec<LogitsRow>,
 }
@@ -48,22 +50,31 @@ pub struct DecodeSplit {
 }
 
 impl InputBatch {
-    /// Lays a step out.
-    pub fn new(output: &SchedulerOutput, block_size: usize, split: DecodeSplit) -> Self {
-        let mut arrays = Arrays::default();
+    /// Lays a step out for a model of these groups.
+    pub fn new(
+        output: &SchedulerOutput,
+        groups: &[KvGroupSpec],
+        block_size: usize,
+        split: DecodeSplit,
+    ) -> Self {
+        let mut arrays = Arrays {
+            groups: groups.iter().map(GroupArrays::new).collect(),
+            ..Arrays::default()
+        };
         for (sequence, scheduled) in output.scheduled.iter().enumerate() {
             arrays.push(sequence, scheduled, block_size, split);
         }
         arrays.finish(output.scheduled.len())
     }
 
-    /// Most words a step under these limits takes.
-    pub fn max_words(config: &SchedulerConfig) -> usize {
+    /// Most words a step under these limits takes for a model of so many groups.
+    pub fn max_words(config: &SchedulerConfig, groups: usize) -> usize {
         let tokens = config.max_num_batched_tokens;
         let seqs = config.max_num_seqs.min(tokens);
-        // ids, positions, slots and rows; a prefill tile or decode query a token at most.
-        let per_token = 4 + ITEM_WORDS + SAMPLE_WORDS;
-        HEADER + tokens * per_token + seqs * (SEQ_WORDS + config.blocks_for(config.max_model_len))
+        // ids, positions, rows and slots; a prefill tile or decode query a token at most.
+        let per_token = 3 + groups + ITEM_WORDS + SAMPLE_WORDS;
+        let tables = groups * config.blocks_for(config.max_model_len);
+        HEADER + tokens * per_token + seqs * (SEQ_WORDS + tables)
     }
 }
 
@@ -71,7 +82,6 @@ impl InputBatch {
 struct Arrays {
     ids: Vec<u32>,
     positions: Vec<u32>,
-    slots: Vec<u32>,
     seqs: Vec<u32>,
     tiles: Vec<u32>,
     decodes: Vec<u32>,
@@ -79,7 +89,25 @@ struct Arrays {
     samples: Vec<u32>,
     tables: Vec<u32>,
     rows: Vec<LogitsRow>,
+    groups: Vec<GroupArrays>,
+}
+
+/// What differs from group to group.
+struct GroupArrays {
+    /// As kernels take it.
+    window: u32,
+    slots: Vec<u32>,
     parts: u32,
+}
+
+impl GroupArrays {
+    fn new(group: &KvGroupSpec) -> Self {
+        Self {
+            window: kernel_window(group),
+            slots: Vec::new(),
+            parts: 0,
+        }
+    }
 }
 
 impl Arrays {
@@ -94,31 +122,37 @@ impl Arrays {
         let queries = scheduled.num_scheduled_tokens();
         let start = scheduled.num_computed_tokens;
         let context = scheduled.end_position();
-        // One group of layers shares one table today.
-        let table = &scheduled.block_tables[0];
         self.ids.extend_from_slice(&scheduled.token_ids);
-        for position in start..context {
-            self.positions.push(position as u32);
-            let block = table[position / block_size];
-            self.slots
-                .push(block * block_size as u32 + (position % block_size) as u32);
+        self.positions.extend(start as u32..context as u32);
+        for (group, table) in self.groups.iter_mut().zip(&scheduled.block_tables) {
+            group.slots.extend((start..context).map(|position| {
+                let block = table[position / block_size];
+                block * block_size as u32 + (position % block_size) as u32
+            }));
         }
+        let pages = context.div_ceil(block_size);
         self.seqs.extend([
             first_token,
             queries as u32,
             context as u32,
             // From the start of the tables; made absolute when they are placed.
             self.tables.len() as u32,
-            table.len() as u32,
+            pages as u32,
         ]);
-        self.tables.extend_from_slice(table);
+        for table in &scheduled.block_tables {
+            self.tables.extend_from_slice(&table[..pages]);
+        }
         let sequence_word = sequence as u32;
         let decodes = self.decodes.len() / ITEM_WORDS + queries;
         if queries <= split.sequence && decodes <= split.step {
             for query in 0..queries as u32 {
                 self.decodes.extend([sequence_word, query]);
             }
-            self.parts = self.parts.max((context as u32).div_ceil(PART_KEYS));
+            for group in &mut self.groups {
+                for keys in start as u32 + 1..=context as u32 {
+                    group.parts = group.parts.max(parts_of(keys, group.window));
+                }
+            }
         } else {
             for query in (0..queries as u32).step_by(TILE_QUERIES as usize) {
                 self.tiles.extend([sequence_word, query]);
@@ -157,11 +191,15 @@ impl Arrays {
     }
 
     fn finish(mut self, num_seqs: usize) -> InputBatch {
-        let mut counts = [0; NUM_COUNTS];
+        let mut counts = vec![0; num_counts(self.groups.len())];
         counts[TOKENS.0] = self.ids.len() as u32;
         counts[TILES.0] = (self.tiles.len() / ITEM_WORDS) as u32;
         counts[DECODES.0] = (self.decodes.len() / ITEM_WORDS) as u32;
-        counts[PARTS.0] = self.parts;
+        for (number, group) in self.groups.iter().enumerate() {
+            counts[parts(number).0] = group.parts;
+        }
+        let groups = self.groups.iter();
+        let slots: Vec<u32> = groups.flat_map(|group| &group.slots).copied().collect();
 
         let mut words = vec![0; HEADER];
         words[step::NUM_TOKENS] = self.ids.len() as u32;
@@ -170,7 +208,7 @@ impl Arrays {
         let tables_at = HEADER
             + self.ids.len()
             + self.positions.len()
-            + self.slots.len()
+            + slots.len()
             + self.seqs.len()
             + self.tiles.len()
             + self.decodes.len()
@@ -182,7 +220,7 @@ impl Arrays {
         for (header, array) in [
             (step::IDS, &self.ids),
             (step::POSITIONS, &self.positions),
-            (step::SLOTS, &self.slots),
+            (step::SLOTS, &slots),
             (step::SEQS, &self.seqs),
             (step::TILES, &self.tiles),
             (step::DECODES, &self.decodes),
@@ -213,7 +251,10 @@ mod tests {
             request_id: RequestId(id),
             token_ids: ids.to_vec(),
             num_computed_tokens: start,
-            block_tables: vec![table.to_vec()],
+            block_tables: vec![
+                table.to_vec(),
+                table.iter().map(|block| 100 + block).collect(),
+            ],
             samples: true,
             sampling: SamplingInputs {
                 temperature: 0.5,
@@ -233,13 +274,26 @@ mod tests {
             ],
             ..SchedulerOutput::default()
         };
-        let split = |step| DecodeSplit { sequence: 4, step };
-        let batch = InputBatch::new(&output, 32, split(1));
-        assert_eq!(batch.counts, [13, 0, 2, 1, 2]);
+        let groups = [None, Some(45)].map(|window| KvGroupSpec {
+            layers: vec![0],
+            window,
+        });
+        let batch = |step| {
+            let split = DecodeSplit { sequence: 4, step };
+            InputBatch::new(&output, &groups, 32, split)
+        };
+        let counts = batch(0).counts;
+        assert_eq!(counts, [13, 0, 3, 0, 0, 0], "no scratch, so all are tiles");
+        let batch = batch(1);
+        // The query at 300 sees two parts; of the window's keys, 256 to 300, the second.
+        assert_eq!(batch.counts, [13, 0, 2, 1, 2, 1]);
+        assert_eq!(batch.words[step::NUM_TOKENS], 13);
         let array = |header: usize, n: usize| &batch.words[batch.words[header] as usize..][..n];
         assert_eq!(array(step::IDS, 2), [7, 11]);
         assert_eq!(array(step::POSITIONS, 4), [300, 30, 31, 32]);
         assert_eq!(array(step::SLOTS, 4), [332, 670, 671, 672]);
+        let slots = &array(step::SLOTS, 26)[13..];
+        assert_eq!(slots[..4], [3532, 3870, 3871, 3872]);
         assert_eq!(array(step::TILES, 4), [1, 0, 1, 8]);
         assert_eq!(array(step::DECODES, 2), [0, 0]);
         assert_eq!(array(step::ROWS, 2), [0, 12]);
@@ -247,17 +301,13 @@ mod tests {
         let second = &array(step::SEQS, 2 * SEQ_WORDS)[SEQ_WORDS..];
         assert_eq!(second[..3], [1, 12, 42]);
         assert_eq!(second[4], 2);
-        assert_eq!(batch.words[second[3] as usize..], [20, 21]);
+        assert_eq!(batch.words[second[3] as usize..], [20, 21, 120, 121]);
         let config = SchedulerConfig {
             max_num_seqs: 2,
             max_num_batched_tokens: 13,
             max_model_len: 320,
             ..SchedulerConfig::default()
         };
-        assert!(batch.words.len() <= InputBatch::max_words(&config));
-
-        // Without scratch for it, a decode query is a tile.
-        let counts = InputBatch::new(&output, 32, split(0)).counts;
-        assert_eq!(counts, [13, 0, 3, 0, 0]);
+        assert!(batch.words.len() <= InputBatch::max_words(&config, 2));
     }
 }

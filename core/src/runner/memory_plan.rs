@@ -7,7 +7,7 @@ use crate::model::workspace::{self, WorkspaceSizes};
 use crate::model::{Pages, loader, rope};
 use crate::runner::input_batch::InputBatch;
 use crate::runner::model_runner::DECODE_QUERIES;
-use crate::sched::SchedulerConfig;
+use crate::sched::{KvGroupSpec, SchedulerConfig};
 use crate::weights::Checkpoint;
 use std::fmt;
 use twoclock_shaders::caps::Caps;
@@ -21,7 +21,7 @@ pub struct MemoryPlan {
     pub kv_cache: u64,
     /// Activations, scratch, step buffer and rotary table.
     pub workspace: u64,
-    /// Tokens the pages hold.
+    /// Tokens that the pages of one layer hold, in the layers that hold most.
     pub kv_tokens: u64,
 }
 
@@ -40,7 +40,7 @@ pub fn workspace_sizes(
         rows: WorkspaceSizes::head_rows(config, caps, tokens),
         decodes: 1,
         max_model_len: sched.max_model_len as u32,
-        step_words: InputBatch::max_words(sched) as u32,
+        step_words: InputBatch::max_words(sched, KvGroupSpec::of(config).len()) as u32,
     };
     // Every sequence may have a few decode queries, as far as their scratch stays moderate.
     let queries = sched.max_num_seqs.saturating_mul(DECODE_QUERIES);
@@ -71,13 +71,19 @@ impl MemoryPlan {
             bindable(caps, label, bytes)?;
             workspace += bytes;
         }
-        let layer = Pages::page_bytes(config, sched.block_size as u32) * sched.num_blocks as u64;
-        bindable(caps, "one layer's keys", layer)?;
+        let page = Pages::page_bytes(config, sched.block_size);
+        let (mut kv_cache, mut most_blocks) = (0, 0);
+        for group in KvGroupSpec::of(config) {
+            let blocks = group.num_blocks(sched) as u64;
+            bindable(caps, "one layer's keys", page * blocks)?;
+            kv_cache += 2 * page * blocks * group.layers.len() as u64;
+            most_blocks = blocks.max(most_blocks);
+        }
         Ok(Self {
             weights: loader::device_bytes(caps, checkpoint)?,
-            kv_cache: 2 * layer * config.num_hidden_layers as u64,
+            kv_cache,
             workspace,
-            kv_tokens: (sched.num_blocks as u64 - 1) * sched.block_size as u64,
+            kv_tokens: (most_blocks - 1) * sched.block_size as u64,
         })
     }
 

@@ -6,9 +6,11 @@ use super::input_batch::{DecodeSplit, InputBatch, LogitsRow, RowPurpose};
 use super::memory_plan::{MemoryPlan, workspace_sizes};
 use super::program_cache::ProgramCache;
 use crate::error::Result;
-use crate::model::{Decoder, NUM_COUNTS, Pages, ROWS, Workspace, loader};
+use crate::model::{Decoder, Pages, ROWS, Workspace, loader};
 use crate::sample::token_logprobs;
-use crate::sched::{ModelRunnerOutput, SchedulerConfig, SchedulerOutput, SequenceOutput};
+use crate::sched::{
+    KvGroupSpec, ModelRunnerOutput, SchedulerConfig, SchedulerOutput, SequenceOutput,
+};
 use crate::weights::Checkpoint;
 use std::ops::Range;
 use twoclock_shaders::executor::{Executor, ExecutorError};
@@ -43,6 +45,7 @@ pub struct ModelRunner<E> {
     model: Decoder,
     workspace: Workspace,
     pages: Pages,
+    groups: Vec<KvGroupSpec>,
     programs: ProgramCache,
     split: DecodeSplit,
     plan: MemoryPlan,
@@ -70,17 +73,13 @@ impl<E: Executor> ModelRunner<E> {
         let sizes = workspace_sizes(&checkpoint.config, executor.caps(), sched);
         let model = loader::load(&mut executor, checkpoint, sched.max_model_len, progress)?;
         let workspace = Workspace::create(&mut executor, &model.config, sizes)?;
-        let pages = Pages::create(
-            &mut executor,
-            &model.config,
-            sched.block_size as u32,
-            sched.num_blocks as u32,
-        )?;
+        let pages = Pages::create(&mut executor, &model.config, sched)?;
         Ok(Self {
             executor,
             model,
             workspace,
             pages,
+            groups: KvGroupSpec::of(&checkpoint.config),
             programs: ProgramCache::default(),
             split: DecodeSplit {
                 sequence: options.decode_queries.min(DECODE_QUERIES),
@@ -112,7 +111,7 @@ impl<E: Executor> ModelRunner<E> {
         rows: Range<usize>,
         read: bool,
     ) -> Result<Vec<f32>> {
-        let mut counts = batch.counts;
+        let mut counts = batch.counts.clone();
         counts[ROWS.0] = rows.len() as u32;
         let program = self.programs.head(
             &self.model,
@@ -131,16 +130,17 @@ impl<E: Executor> ModelRunner<E> {
     }
 }
 
-fn args(counts: [u32; NUM_COUNTS]) -> StepArgs {
+fn args(counts: Vec<u32>) -> StepArgs {
     StepArgs {
         upload: None,
-        counts: counts.to_vec(),
+        counts,
     }
 }
 
 impl<E: Executor> ExecuteModel for ModelRunner<E> {
     async fn execute_model(&mut self, output: &SchedulerOutput) -> Result<ModelRunnerOutput> {
-        let batch = InputBatch::new(output, self.pages.block_size as usize, self.split);
+        let block_size = self.pages.block_size as usize;
+        let batch = InputBatch::new(output, &self.groups, block_size, self.split);
         if batch.words.len() > self.workspace.sizes.step_words as usize {
             return Err(ExecutorError::Invalid(format!(
                 "a step of {} words exceeds the {} it was planned for",
@@ -162,7 +162,7 @@ impl<E: Executor> ExecuteModel for ModelRunner<E> {
             body,
             &StepArgs {
                 upload: Some((self.workspace.step.buffer, upload)),
-                ..args(batch.counts)
+                ..args(batch.counts.clone())
             },
         )?;
 

@@ -19,7 +19,8 @@ pub struct SchedulerConfig {
     pub max_model_len: usize,
     /// Tokens a KV block: 16 or 32.
     pub block_size: usize,
-    /// KV blocks there are, the null block 0 among them.
+    /// KV blocks there are for layers that attend to everything, the null block 0 among them; at
+    /// most so many for those with a window.
     pub num_blocks: usize,
     /// Most tokens of one request in one step; `None` leaves it to `max_num_batched_tokens`.
     pub max_prefill_chunk: Option<usize>,

@@ -41,11 +41,11 @@ pub enum RequestError {
     NeverFits {
         /// Most tokens the request may keep in the cache.
         num_tokens: usize,
-        /// Blocks they need.
+        /// Blocks that a layer needs for them; with a window, to compute them one by one.
         needed: usize,
         /// Tokens a block.
         block_size: usize,
-        /// Blocks there are.
+        /// Blocks such a layer has.
         available: usize,
     },
     /// A sampling parameter has no meaning.

@@ -7,17 +7,23 @@
 pub mod block_pool;
 pub mod config;
 pub mod error;
+#[cfg(test)]
+mod fake_model;
 pub mod kv_cache_manager;
+pub mod kv_group;
 pub mod output;
 pub mod request;
 pub mod scheduler;
+#[cfg(test)]
+mod scheduler_proptests;
 #[cfg(test)]
 mod scheduler_tests;
 
 pub use block_pool::{BlockId, BlockPool};
 pub use config::{ConfigError, MAX_BATCHED_TOKENS, SchedulerConfig};
 pub use error::RequestError;
-pub use kv_cache_manager::{KvCacheManager, KvGroupSpec};
+pub use kv_cache_manager::KvCacheManager;
+pub use kv_group::KvGroupSpec;
 pub use output::{
     ModelRunnerOutput, SamplingInputs, ScheduledSequence, SchedulerOutput, SequenceOutput,
 };

@@ -31,7 +31,8 @@ pub struct ScheduledSequence {
     /// Position of the first of them; everything before it is in the cache.
     pub num_computed_tokens: usize,
     /// The whole block table, one a KV group: position `p` lies in
-    /// `block_tables[group][p / block_size]`. Long enough for every position computed now.
+    /// `block_tables[group][p / block_size]`. Long enough for every position computed now; the null
+    /// block stands where the group's window lets no position computed now see anything.
     pub block_tables: Vec<Vec<BlockId>>,
     /// Draw a token from the logits of the last position computed now.
     pub samples: bool,

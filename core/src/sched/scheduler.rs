@@ -3,7 +3,8 @@
 
 use super::config::{ConfigError, SchedulerConfig};
 use super::error::RequestError;
-use super::kv_cache_manager::{KvCacheManager, KvGroupSpec};
+use super::kv_cache_manager::KvCacheManager;
+use super::kv_group::KvGroupSpec;
 use super::output::{
     ModelRunnerOutput, SamplingInputs, ScheduledSequence, SchedulerOutput, SequenceOutput,
 };
@@ -90,10 +91,8 @@ impl Scheduler {
                 name: "the number of KV groups",
             });
         }
-        let num_blocks = u32::try_from(config.num_blocks)
-            .map_err(|_| ConfigError::NumBlocks(config.num_blocks))?;
         Ok(Self {
-            kv: KvCacheManager::new(groups, config.block_size, num_blocks),
+            kv: KvCacheManager::new(groups, &config),
             config,
             requests: BTreeMap::new(),
             running: Vec::new(),
@@ -143,9 +142,7 @@ impl Scheduler {
             });
         }
         let num_tokens = request.max_num_cached_tokens(max_model_len);
-        let needed = self.kv.blocks_for(num_tokens);
-        let available = self.kv.num_usable_blocks();
-        if needed > available {
+        if let Some((needed, available)) = self.kv.never_fits(num_tokens) {
             return Err(RequestError::NeverFits {
                 num_tokens,
                 needed,
@@ -177,25 +174,32 @@ impl Scheduler {
         while index < self.running.len() && token_budget > 0 {
             let id = self.running[index];
             let request = &self.requests[&id];
-            let num_new = self.num_new_tokens(request, token_budget);
-            let end = request.num_computed_tokens + num_new;
+            let start = request.num_computed_tokens;
+            let mut end = start + self.num_new_tokens(request, token_budget);
             let mut fits = self.kv.allocate_slots(id, end);
             while !fits {
+                blocks_ran_out = true;
+                if self.running.len() == 1 {
+                    // What is let in fits token by token, but perhaps not a chunk and its window.
+                    end = end.min(self.kv.max_num_tokens(id));
+                    fits = end > start && self.kv.allocate_slots(id, end);
+                    assert!(fits, "one token of what fits alone does not fit");
+                    break;
+                }
                 // Those behind `index` are not scheduled yet, so nothing has to be taken back.
                 let newest = self
                     .running
                     .pop()
                     .expect("at least this request is running");
                 self.preempt(newest);
-                blocks_ran_out = true;
                 if newest == id {
                     break;
                 }
                 fits = self.kv.allocate_slots(id, end);
             }
             if fits {
-                scheduled.push(self.share(id, num_new));
-                token_budget -= num_new;
+                scheduled.push(self.share(id, end - start));
+                token_budget -= end - start;
                 index += 1;
             }
         }
@@ -209,7 +213,7 @@ impl Scheduler {
             let request = &self.requests[&id];
             // All of it must fit now, although only a chunk is computed: else two long prompts
             // would take turns at throwing each other out.
-            if self.kv.blocks_for(request.num_tokens_with_spec()) > self.kv.num_free_blocks() {
+            if !self.kv.has_room_for(request.num_tokens_with_spec()) {
                 break;
             }
             let num_cached_tokens = self.kv.get_computed_blocks(request).num_cached_tokens;
@@ -217,12 +221,13 @@ impl Scheduler {
             request.num_computed_tokens = num_cached_tokens;
             request.status = RequestStatus::Running;
             let num_new = self.num_new_tokens(&self.requests[&id], token_budget);
-            let fits = self.kv.allocate_slots(id, num_cached_tokens + num_new);
+            let end = (num_cached_tokens + num_new).min(self.kv.max_num_tokens(id));
+            let fits = end > num_cached_tokens && self.kv.allocate_slots(id, end);
             assert!(fits, "a part of what fits does not fit");
             self.waiting.pop_front();
             self.running.push(id);
-            scheduled.push(self.share(id, num_new));
-            token_budget -= num_new;
+            scheduled.push(self.share(id, end - num_cached_tokens));
+            token_budget -= end - num_cached_tokens;
         }
 
         SchedulerOutput {
@@ -255,8 +260,11 @@ impl Scheduler {
             };
             let max_model_len = self.config.max_model_len;
             let update = advance(request, share, output, vocab_size, max_model_len);
+            let num_computed_tokens = request.num_computed_tokens;
             if update.finished.is_some() {
                 self.remove(share.request_id);
+            } else {
+                self.kv.free_unseen(share.request_id, num_computed_tokens);
             }
             updates.push(update);
         }
@@ -268,9 +276,12 @@ impl Scheduler {
     /// # Errors
     /// A sentence naming the first contradiction.
     pub fn check_integrity(&self) -> Result<(), String> {
-        let lengths = self.running.iter();
-        let lengths = lengths.map(|id| (*id, self.requests[id].num_tokens_with_slots()));
-        self.kv.check_integrity(&lengths.collect())?;
+        let sequences = self.running.iter().map(|id| {
+            let request = &self.requests[id];
+            let next = request.num_computed_tokens;
+            (*id, next..request.num_tokens_with_slots())
+        });
+        self.kv.check_integrity(&sequences.collect())?;
         let order: Vec<_> = self.running.iter().chain(&self.waiting).collect();
         if !order.is_sorted() {
             return Err(format!("requests are out of order of arrival: {order:?}"));

@@ -1,0 +1,126 @@
+//! For tests of the scheduler: small limits, requests, and a model that draws a hash of what came
+//! before and holds the scheduler to what its shares promise. Knows no device.
+
+use super::block_pool::NULL_BLOCK;
+use super::*;
+use crate::types::{RequestId, SamplingParams, TokenId, TokenLogprobs};
+use std::collections::BTreeMap;
+
+pub(super) const VOCAB: u32 = 50;
+pub(super) const EOS: TokenId = 0;
+
+pub(super) fn config(block_size: usize, num_blocks: usize) -> SchedulerConfig {
+    SchedulerConfig {
+        max_num_seqs: 4,
+        max_num_batched_tokens: 24,
+        max_model_len: 120,
+        block_size,
+        num_blocks,
+        max_prefill_chunk: None,
+    }
+}
+
+pub(super) fn scheduler(config: SchedulerConfig) -> Scheduler {
+    windowed(config, &[None])
+}
+
+/// A scheduler for a model with a layer of each of these windows.
+pub(super) fn windowed(config: SchedulerConfig, windows: &[Option<usize>]) -> Scheduler {
+    let groups = windows
+        .iter()
+        .enumerate()
+        .map(|(layer, &window)| KvGroupSpec {
+            layers: vec![layer],
+            window,
+        });
+    Scheduler::new(config, groups.collect()).unwrap()
+}
+
+pub(super) fn request(id: u64, num_prompt_tokens: usize, max_tokens: usize) -> Request {
+    let prompt = (0..num_prompt_tokens as u32).map(|i| 1 + i % (VOCAB - 1));
+    let params = SamplingParams {
+        max_tokens,
+        prompt_logprobs: id.is_multiple_of(2),
+        ..SamplingParams::default()
+    };
+    Request::new(RequestId(id), prompt.collect(), params, &[EOS])
+}
+
+/// Draws position-dependent tokens, and checks what each share promises against a cache it keeps:
+/// every position of every sequence must have been written before it is read, and what a query
+/// sees must still be where the block tables of its groups say.
+#[derive(Default)]
+pub(super) struct FakeModel {
+    written: BTreeMap<RequestId, Vec<TokenId>>,
+    /// What lies in (group, block, offset).
+    pages: BTreeMap<(usize, BlockId, usize), (RequestId, usize)>,
+}
+
+impl FakeModel {
+    pub(super) fn run(&mut self, step: &SchedulerOutput, s: &Scheduler) -> ModelRunnerOutput {
+        let config = s.config();
+        for id in step.finished_ids.iter().chain(&step.preempted_ids) {
+            self.written.remove(id);
+        }
+        let at = |share: &ScheduledSequence, group: usize, position: usize| {
+            let block = share.block_tables[group][position / config.block_size];
+            assert_ne!(block, NULL_BLOCK, "{position} of {}", share.request_id);
+            (group, block, position % config.block_size)
+        };
+        // All that a step computes is written before anything is read.
+        for share in &step.scheduled {
+            for group in 0..s.kv_cache().groups().len() {
+                for position in share.num_computed_tokens..share.end_position() {
+                    let slot = at(share, group, position);
+                    self.pages.insert(slot, (share.request_id, position));
+                }
+            }
+        }
+        for share in &step.scheduled {
+            for (g, group) in s.kv_cache().groups().iter().enumerate() {
+                let first = group.first_seen(share.num_computed_tokens);
+                for position in first..share.end_position() {
+                    let found = self.pages[&at(share, g, position)];
+                    assert_eq!(found, (share.request_id, position), "group {g}");
+                }
+            }
+        }
+        assert!(step.total_num_scheduled_tokens() <= config.max_num_batched_tokens);
+        assert!(step.scheduled.len() <= config.max_num_seqs);
+        let sequences = step.scheduled.iter().map(|share| {
+            let cache = self.written.entry(share.request_id).or_default();
+            assert_eq!(cache.len(), share.num_computed_tokens);
+            cache.extend(&share.token_ids);
+            let chunk = config.max_prefill_chunk.unwrap_or(usize::MAX);
+            assert!((1..=chunk).contains(&share.num_scheduled_tokens()));
+            let blocks = share.end_position().div_ceil(config.block_size);
+            for table in &share.block_tables {
+                assert_eq!(table.len(), blocks);
+            }
+            let hash = cache.iter().fold(7u32, |h, t| h.wrapping_mul(31) ^ t);
+            let logprob = |t: &TokenId| TokenLogprobs {
+                logprob: -(*t as f32),
+                top: vec![],
+            };
+            SequenceOutput {
+                request_id: share.request_id,
+                token_id: share.samples.then_some(hash % VOCAB),
+                logprobs: None,
+                prompt_logprobs: share.prompt_logprob_targets.iter().map(logprob).collect(),
+                error: None,
+            }
+        });
+        ModelRunnerOutput {
+            sequences: sequences.collect(),
+        }
+    }
+}
+
+pub(super) fn step(s: &mut Scheduler, model: &mut FakeModel) -> Vec<RequestUpdate> {
+    let out = s.schedule();
+    s.check_integrity().unwrap();
+    let result = model.run(&out, s);
+    let updates = s.update_from_output(&out, result, VOCAB as usize);
+    s.check_integrity().unwrap();
+    updates
+}

@@ -1,0 +1,157 @@
+//! Whole lives of requests under a scheduler, at random: every one gets what it gets alone.
+
+use super::fake_model::{FakeModel, VOCAB, config, request, scheduler, step, windowed};
+use super::*;
+use crate::types::{RequestId, TokenId};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Add { prompt: usize, max_tokens: usize },
+    Step,
+    FailedStep,
+    Abort(prop::sample::Index),
+    AbortMidStep(prop::sample::Index),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let index = any::<prop::sample::Index>;
+    prop_oneof![
+        3 => (0usize..130, 0usize..40).prop_map(|(prompt, max_tokens)| Op::Add { prompt, max_tokens }),
+        8 => Just(Op::Step),
+        1 => Just(Op::FailedStep),
+        1 => index().prop_map(Op::Abort),
+        1 => index().prop_map(Op::AbortMidStep),
+    ]
+}
+
+#[derive(Default)]
+struct Outcome {
+    tokens: Vec<TokenId>,
+    prompt_logprobs: Vec<f32>,
+    finished: bool,
+}
+
+/// What one request gets when it has the engine to itself, with room for everything.
+fn alone(request: Request) -> Outcome {
+    let config = SchedulerConfig {
+        max_num_batched_tokens: 4096,
+        ..config(16, 100)
+    };
+    let mut s = scheduler(config);
+    s.add_request(request).unwrap();
+    let (mut model, mut outcome) = (FakeModel::default(), Outcome::default());
+    while s.num_unfinished_requests() > 0 {
+        step(&mut s, &mut model)
+            .into_iter()
+            .for_each(|u| outcome.take(u));
+    }
+    outcome
+}
+
+impl Outcome {
+    fn take(&mut self, update: RequestUpdate) {
+        assert!(!self.finished, "an update after the end");
+        self.tokens.extend(update.token_id);
+        let logprobs = update.prompt_logprobs.iter();
+        self.prompt_logprobs.extend(logprobs.map(|l| l.logprob));
+        self.finished = update.finished.is_some();
+        assert!(!matches!(update.finished, Some(Err(_))));
+    }
+}
+
+/// Groups of a model: one, or several with pools of their own.
+const WINDOWS: [&[Option<usize>]; 7] = [
+    &[None],
+    &[Some(1)],
+    &[Some(20)],
+    &[Some(64)],
+    &[None, Some(16)],
+    &[Some(33), None],
+    &[Some(7), None, Some(50)],
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn every_request_gets_its_tokens_and_every_block_comes_back(
+        ops in prop::collection::vec(op(), 1..80),
+        block_size in prop::sample::select(vec![16usize, 32]),
+        num_blocks in 2usize..14,
+        max_num_seqs in 1usize..6,
+        max_num_batched_tokens in 1usize..80,
+        max_prefill_chunk in prop::option::of(1usize..40),
+        windows in prop::sample::select(WINDOWS.to_vec()),
+    ) {
+        let config = SchedulerConfig {
+            max_num_seqs, max_num_batched_tokens, max_prefill_chunk,
+            ..config(block_size, num_blocks)
+        };
+        let mut s = windowed(config, windows);
+        let mut model = FakeModel::default();
+        let mut live: BTreeMap<RequestId, (Request, Outcome)> = BTreeMap::new();
+        let mut over = Vec::new();
+        let mut next_id = 0;
+        let settle = |updates: Vec<RequestUpdate>, live: &mut BTreeMap<_, (Request, Outcome)>, over: &mut Vec<_>| {
+            for u in updates {
+                let id = u.request_id;
+                let entry = live.get_mut(&id).expect("only live requests are updated");
+                entry.1.take(u);
+                if entry.1.finished {
+                    over.extend(live.remove(&id));
+                }
+            }
+        };
+        for op in ops {
+            match op {
+                Op::Add { prompt, max_tokens } => {
+                    let r = request(next_id, prompt, max_tokens);
+                    match s.add_request(r.clone()) {
+                        Ok(()) => drop(live.insert(r.id(), (r, Outcome::default()))),
+                        Err(RequestError::EmptyPrompt) => prop_assert_eq!(prompt, 0),
+                        Err(RequestError::PromptTooLong { .. }) => prop_assert!(prompt + max_tokens.min(1) > 120),
+                        Err(RequestError::NeverFits { needed, available, .. }) => {
+                            prop_assert!(needed > available && available < num_blocks);
+                        }
+                        Err(other) => return Err(TestCaseError::fail(other.to_string())),
+                    }
+                    next_id += 1;
+                }
+                Op::Step => settle(step(&mut s, &mut model), &mut live, &mut over),
+                Op::FailedStep => drop(s.schedule()),
+                Op::Abort(index) if !live.is_empty() => {
+                    let id = *live.keys().nth(index.index(live.len())).unwrap();
+                    live.remove(&id);
+                    prop_assert!(s.abort(id).is_some());
+                    prop_assert!(s.abort(id).is_none());
+                }
+                Op::AbortMidStep(index) if !live.is_empty() => {
+                    let id = *live.keys().nth(index.index(live.len())).unwrap();
+                    let out = s.schedule();
+                    let result = model.run(&out, &s);
+                    live.remove(&id);
+                    prop_assert!(s.abort(id).is_some());
+                    settle(s.update_from_output(&out, result, VOCAB as usize), &mut live, &mut over);
+                }
+                Op::Abort(_) | Op::AbortMidStep(_) => {}
+            }
+            s.check_integrity().map_err(TestCaseError::fail)?;
+        }
+        // Each step computes at least one token of the oldest request, so this many are enough
+        // even if every other one is thrown out and starts again.
+        for _ in 0..400 * (1 + live.len()) {
+            if s.num_unfinished_requests() == 0 { break; }
+            settle(step(&mut s, &mut model), &mut live, &mut over);
+        }
+        prop_assert_eq!(live.len(), 0);
+        prop_assert_eq!(s.num_unfinished_requests(), 0);
+        prop_assert_eq!(s.kv_cache().num_free_blocks(), s.kv_cache().num_usable_blocks());
+        for (request, outcome) in over {
+            let reference = alone(request);
+            prop_assert_eq!(outcome.tokens, reference.tokens);
+            prop_assert_eq!(outcome.prompt_logprobs, reference.prompt_logprobs);
+        }
+    }
+}
