@@ -62,6 +62,15 @@ modules![
     "attention_part_lane",
     "attention_part_workgroup",
     "chain_f32",
+    "codes_f32",
+    "codes_halves",
+    "codes_i8",
+    "codes_q2_k",
+    "codes_q3_k",
+    "codes_q6_k",
+    "codes_table",
+    "codes_u4",
+    "codes_u5",
     "input_subgroup4",
     "input_subgroup8",
     "input_uniform",
@@ -69,13 +78,17 @@ modules![
     "order_span",
     "pairing_halves",
     "pairing_interleaved",
-    "quant_bf16",
-    "quant_f16",
-    "quant_f32",
-    "quant_q4_0",
-    "quant_q4_1",
-    "quant_q8_0",
     "rng",
+    "scale_d",
+    "scale_d_super",
+    "scale_d_zero",
+    "scale_dm",
+    "scale_dm_super",
+    "scale_halves",
+    "scale_none",
+    "scale_none_bf16",
+    "scale_none_f16",
+    "scale_power",
     "softcap",
     "step",
 ];
@@ -176,7 +189,7 @@ mod tests {
         let key = key.module("act", "act_rows").constant("TILE", 4);
         let text = link(&TOY, &key, Dialect::Native).expect("links");
         assert!(text.starts_with("const TILE: u32 = 4u;\n"));
-        let key = key.module("quant", "act_rows");
+        let key = key.module("codes", "act_rows");
         assert!(matches!(
             link(&TOY, &key, Dialect::Native),
             Err(LinkError::UnknownSlot { .. })

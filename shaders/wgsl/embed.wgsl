@@ -1,5 +1,5 @@
 // A token's row of the embedding table, four elements a lane. Grid: (dim4 / 64, tokens).
-// use: step, order, quant
+// use: step, order, codes, scale
 
 struct Params {
   dim4: u32,
@@ -20,5 +20,6 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   let row = step_token_id(id.y) - p.first_row;
   // An id below the window wraps around and is outside it too.
   if (id.x >= p.dim4 || row >= p.rows) { return; }
-  x[id.y * p.dim4 + id.x] = dequant4(row, p.groups, id.x) * p.scale;
+  let codes = codes4(row, p.groups, id.x);
+  x[id.y * p.dim4 + id.x] = widen4(codes, group_scale(row, p.groups, id.x >> 3u)) * p.scale;
 }

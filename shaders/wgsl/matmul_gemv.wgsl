@@ -1,7 +1,7 @@
 // y = x Wᵀ for up to TOKENS tokens: a lane owns one span of four rows, span sums meet in workgroup
 // memory and are added in order. Short rows share a workgroup: with S spans a row, 64 / S packs of
 // four rows. The chain: kernels/matmul.rs. Grid: (rows / (4 packs), tokens / TOKENS).
-// use: act, order, quant, chain
+// use: act, order, codes, scale, chain
 
 struct Params {
   rows: u32,
@@ -50,10 +50,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var t = 0u; t < TOKENS; t++) { a[t] = vec4<f32>(); }
     if (pack < packs && span < spans) {
       for (var g = 4u * span; g < min(4u * span + 4u, p.groups); g++) {
-        let q0 = group_weights(r.x, p.groups, g);
-        let q1 = group_weights(r.y, p.groups, g);
-        let q2 = group_weights(r.z, p.groups, g);
-        let q3 = group_weights(r.w, p.groups, g);
+        let q0 = group_codes(r.x, p.groups, g);
+        let q1 = group_codes(r.y, p.groups, g);
+        let q2 = group_codes(r.z, p.groups, g);
+        let q3 = group_codes(r.w, p.groups, g);
         let c0 = group_scale(r.x, p.groups, g);
         let c1 = group_scale(r.y, p.groups, g);
         let c2 = group_scale(r.z, p.groups, g);

@@ -1,7 +1,7 @@
 // y = x Wᵀ, a lane ROWS rows, a workgroup TOKENS tokens: for processors. No barrier, no workgroup
 // memory; the weights of a row lie in one lane, inputs are shared by all. The chain:
 // kernels/matmul.rs. Grid: (tokens / TOKENS, rows / (ROWS LANES)).
-// use: act, input, order, quant, chain
+// use: act, input, order, codes, scale, chain
 
 struct Params {
   rows: u32,
@@ -44,7 +44,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     for (var i = 0u; i < rows; i++) {
       let row = min(first_row + LANES * i + lane, p.rows - 1u);
-      let q = group_weights(row, p.groups, g);
+      let q = group_codes(row, p.groups, g);
       let scale = group_scale(row, p.groups, g);
       let at = min(i, ROWS - 1u);
       for (var n = 0u; n < TOKENS; n++) {

@@ -1,7 +1,7 @@
 // y = x Wᵀ by tiles of 4 LANES_ROW rows × 4 LANES_TOKEN tokens, 4 × 4 a lane: a group of 32 of both
 // sides goes through workgroup memory at a time. The chain: kernels/matmul.rs.
 // Grid: (rows / (4 LANES_ROW), tokens / (4 LANES_TOKEN)).
-// use: act, order, quant, chain
+// use: act, order, codes, scale, chain
 
 struct Params {
   rows: u32,
@@ -45,7 +45,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var i = lane; i < ROWS + TOKENS; i += LANES) {
       if (i < ROWS) {
         let r = min(first_row + i, p.rows - 1u);
-        let q = group_weights(r, p.groups, g);
+        let q = group_codes(r, p.groups, g);
         w_tile[i] = q[0];
         w_tile[ROWS + i] = q[1];
         w_tile[2u * ROWS + i] = q[2];

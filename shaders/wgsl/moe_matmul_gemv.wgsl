@@ -1,7 +1,7 @@
 // y = x Wᵀ with the weights of the expert that a token was routed to: a lane owns one span of four
 // rows, span sums meet in workgroup memory and are added in order. The chain: kernels/matmul.rs.
 // Grid: (rows / (4 packs), chosen, tokens).
-// use: act, order, quant, chain
+// use: act, order, codes, scale, chain
 
 struct Params {
   rows: u32,
@@ -64,10 +64,10 @@ fn main(
         let x = group_input(input, g);
         let s = group_sum(x);
         a = vec4<f32>(
-          group_add(a.x, group_dot(group_weights(r.x, p.groups, g), x), s, group_scale(r.x, p.groups, g)),
-          group_add(a.y, group_dot(group_weights(r.y, p.groups, g), x), s, group_scale(r.y, p.groups, g)),
-          group_add(a.z, group_dot(group_weights(r.z, p.groups, g), x), s, group_scale(r.z, p.groups, g)),
-          group_add(a.w, group_dot(group_weights(r.w, p.groups, g), x), s, group_scale(r.w, p.groups, g)));
+          group_add(a.x, group_dot(group_codes(r.x, p.groups, g), x), s, group_scale(r.x, p.groups, g)),
+          group_add(a.y, group_dot(group_codes(r.y, p.groups, g), x), s, group_scale(r.y, p.groups, g)),
+          group_add(a.z, group_dot(group_codes(r.z, p.groups, g), x), s, group_scale(r.z, p.groups, g)),
+          group_add(a.w, group_dot(group_codes(r.w, p.groups, g), x), s, group_scale(r.w, p.groups, g)));
       }
     }
     workgroupBarrier();

@@ -1,6 +1,6 @@
 // y = x Wᵀ with the weights of the expert that a token was routed to, a lane four rows: for
 // processors. The chain: kernels/matmul.rs. Grid: (chosen, rows / (4 LANES), tokens).
-// use: act, order, quant, chain
+// use: act, order, codes, scale, chain
 
 struct Params {
   rows: u32,
@@ -54,7 +54,7 @@ fn main(
     for (var i = 0u; i < rows; i++) {
       let row = expert * p.rows + min(first_row + LANES * i + lane, p.rows - 1u);
       let at = min(i, ROWS - 1u);
-      a[at] = group_add(a[at], group_dot(group_weights(row, p.groups, g), x), s,
+      a[at] = group_add(a[at], group_dot(group_codes(row, p.groups, g), x), s,
         group_scale(row, p.groups, g));
     }
     if ((g & 3u) == 3u) {

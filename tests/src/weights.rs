@@ -1,8 +1,11 @@
 //! Random weight matrices in device layout, with the values they stand for.
 
 use crate::Noise;
-use half::{bf16, f16};
-use twoclock_shaders::kernels::weight::{WeightFormat, group_order};
+use half::f16;
+use twoclock_core::weights::DType;
+use twoclock_core::weights::block::dequantize;
+use twoclock_core::weights::repack::{format_of, pack_rows};
+use twoclock_shaders::kernels::weight::WeightFormat;
 
 /// A matrix `[rows][k]`.
 #[derive(Clone, Debug)]
@@ -17,93 +20,62 @@ pub struct Weights {
     pub w: Vec<u32>,
     /// Scales; empty for the formats without.
     pub ws: Vec<u32>,
-    /// What the stored bits mean, row-major, exactly.
-    pub values: Vec<f64>,
+    /// What the stored bits mean, row-major.
+    pub values: Vec<f32>,
 }
 
 impl Weights {
-    /// Random codes and scales; `k` is a multiple of 32.
-    pub fn random(noise: &mut Noise, format: WeightFormat, rows: usize, k: usize) -> Self {
-        let groups = k / 32;
-        let row_words = format.row_words(groups as u32) as usize;
-        let row_scale_words = format.row_scale_words(groups as u32) as usize;
-        let mut weights = Self {
-            format,
+    /// Random codes and moderate scales, as a file would hold them; `k` is whole blocks of the
+    /// type and a multiple of 32.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub fn random(noise: &mut Noise, dtype: DType, rows: usize, k: usize) -> Self {
+        let row_bytes = dtype.row_bytes(k).expect("whole blocks");
+        let raw = random_rows(noise, dtype, rows * row_bytes);
+        let mut values = vec![0.0; rows * k];
+        dequantize(dtype, &raw, &mut values);
+        let packed = pack_rows(dtype, k, &raw);
+        Self {
+            format: format_of(dtype),
             rows,
-            groups,
-            w: vec![0; rows * row_words],
-            ws: vec![0; rows * row_scale_words],
-            values: vec![0.0; rows * k],
-        };
-        let order = |pieces, group: usize, piece: usize| {
-            group_order(groups as u32, pieces, group as u32, piece as u32) as usize
-        };
-        for row in 0..rows {
-            for group in 0..groups {
-                let d = f16::from_f32(0.01 + 0.01 * noise.f32().abs());
-                let m = f16::from_f32(0.1 * noise.f32());
-                let scale_at = row * row_scale_words * 2;
-                let scales: &mut [u16] = bytemuck::cast_slice_mut(&mut weights.ws);
-                match format {
-                    WeightFormat::Q4_1 => {
-                        let at = scale_at + 2 * order(1, group, 0);
-                        scales[at] = d.to_bits();
-                        scales[at + 1] = m.to_bits();
-                    }
-                    WeightFormat::Q4_0 | WeightFormat::Q8_0 => {
-                        scales[scale_at + order(1, group, 0)] = d.to_bits();
-                    }
-                    WeightFormat::F32 | WeightFormat::F16 | WeightFormat::BF16 => {}
-                }
-                for i in 0..32 {
-                    let value = &mut weights.values[row * k + 32 * group + i];
-                    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut weights.w);
-                    let bytes = &mut bytes[4 * row * row_words..];
-                    // Byte of a piece-wise stored row where the group's byte `b` lies.
-                    let at = |b: usize| {
-                        let pieces = format.group_chunks();
-                        16 * order(pieces, group, b / 16) + b % 16
-                    };
-                    let (d, m) = (f64::from(d), f64::from(m));
-                    match format {
-                        WeightFormat::F32 => {
-                            let v = noise.f32();
-                            bytes[at(4 * i)..][..4].copy_from_slice(&v.to_le_bytes());
-                            *value = f64::from(v);
-                        }
-                        WeightFormat::F16 => {
-                            let v = f16::from_f32(noise.f32());
-                            bytes[at(2 * i)..][..2].copy_from_slice(&v.to_le_bytes());
-                            *value = f64::from(v);
-                        }
-                        WeightFormat::BF16 => {
-                            let v = bf16::from_f32(noise.f32());
-                            bytes[at(2 * i)..][..2].copy_from_slice(&v.to_le_bytes());
-                            *value = f64::from(v);
-                        }
-                        WeightFormat::Q8_0 => {
-                            let q = (noise.u32() >> 24) as u8;
-                            bytes[at(i)] = q;
-                            *value = d * f64::from(q.cast_signed());
-                        }
-                        WeightFormat::Q4_0 | WeightFormat::Q4_1 => {
-                            let q = (noise.u32() >> 28) as u8;
-                            bytes[at(i % 16)] |= q << (4 * (i / 16));
-                            let offset = match format {
-                                WeightFormat::Q4_0 => -8.0 * d,
-                                _ => m,
-                            };
-                            *value = d * f64::from(q) + offset;
-                        }
-                    }
-                }
-            }
+            groups: k / 32,
+            w: packed.quants,
+            ws: packed.scales,
+            values,
         }
-        weights
     }
 
     /// Elements of a row.
     pub fn k(&self) -> usize {
         32 * self.groups
     }
+}
+
+fn random_rows(noise: &mut Noise, dtype: DType, bytes: usize) -> Vec<u8> {
+    let mut raw: Vec<u8> = (0..bytes).map(|_| (noise.u32() >> 24) as u8).collect();
+    // Where a block has its scale, and its minimum.
+    let (d, m) = match dtype {
+        DType::F32 | DType::F16 | DType::BF16 | DType::Mxfp4 => (None, None),
+        DType::Q8_0 | DType::Q4_0 | DType::Q5_0 | DType::Iq4Nl | DType::Iq4Xs => (Some(0), None),
+        DType::Q4_1 | DType::Q5_1 | DType::Q4K | DType::Q5K => (Some(0), Some(2)),
+        DType::Q2K => (Some(80), Some(82)),
+        DType::Q3K => (Some(108), None),
+        DType::Q6K => (Some(208), None),
+    };
+    for block in raw.chunks_exact_mut(dtype.block_bytes()) {
+        match dtype {
+            DType::F32 => block.copy_from_slice(&noise.f32().to_le_bytes()),
+            DType::F16 => block.copy_from_slice(&f16::from_f32(noise.f32()).to_le_bytes()),
+            DType::BF16 => block.copy_from_slice(&noise.f32().to_le_bytes()[2..]),
+            DType::Mxfp4 => block[0] = 118 + block[0] % 10,
+            _ => {}
+        }
+        for (at, value) in [(d, 0.01 + 0.01 * noise.f32().abs()), (m, 0.1 * noise.f32())] {
+            if let Some(at) = at {
+                block[at..at + 2].copy_from_slice(&f16::from_f32(value).to_le_bytes());
+            }
+        }
+    }
+    raw
 }

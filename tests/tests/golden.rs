@@ -111,10 +111,24 @@ fn llama_as_gguf() {
     check("gguf llama", "llama", &gguf("gguf_archs/llama.gguf"));
 }
 
-#[test]
-fn gguf_types() {
-    for name in ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1"] {
+fn check_gguf(names: &[&str]) {
+    for name in names {
         let checkpoint = gguf(&format!("gguf/{name}.gguf"));
         check(name, &format!("gguf_{name}"), &checkpoint);
     }
+}
+
+#[test]
+fn gguf_types() {
+    check_gguf(&["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"]);
+}
+
+#[test]
+fn gguf_types_of_super_blocks() {
+    check_gguf(&["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q4_K_M"]);
+}
+
+#[test]
+fn gguf_types_with_tables() {
+    check_gguf(&["IQ4_NL", "IQ4_XS", "MXFP4"]);
 }

@@ -77,7 +77,12 @@ impl<E: Executor> Executor for Alone<E> {
         for part in parts {
             let (name, grid, buffer) = match &part.commands()[0] {
                 Command::Dispatch(d) => (
-                    format!("{} {}", d.key.body, d.key.slot("quant").unwrap_or("")),
+                    format!(
+                        "{} {} {}",
+                        d.key.body,
+                        d.key.slot("codes").unwrap_or(""),
+                        d.key.slot("scale").unwrap_or("")
+                    ),
                     d.resolve_grid(&args.counts).unwrap_or_default(),
                     d.bindings[0].buffer,
                 ),

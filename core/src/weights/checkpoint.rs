@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::block::dequantize;
 use super::gguf::Gguf;
 use super::names::{ROPE_FREQS, expected_tensors, is_derived};
 use super::safetensors::{open, open_if_there, read_directory};
@@ -94,39 +95,17 @@ impl TensorInfo {
         )
     }
 
-    /// All elements of an unquantized tensor, widened exactly. For norms and biases.
+    /// All elements, widened exactly. For norms and biases.
     ///
     /// # Errors
-    /// [`WeightsError::Unsupported`] for a quantized tensor, [`WeightsError::Read`] where the host
-    /// fails.
+    /// [`WeightsError::Read`] where the host fails.
     pub fn read_f32(&self) -> Result<Vec<f32>, WeightsError> {
         let bytes = self.read_rows(0..self.rows())?;
-        match self.dtype {
-            DType::F32 => Ok(bytes
-                .as_chunks()
-                .0
-                .iter()
-                .map(|&b| f32::from_le_bytes(b))
-                .collect()),
-            DType::F16 => Ok(bytes
-                .as_chunks()
-                .0
-                .iter()
-                .map(|&b| half::f16::from_le_bytes(b).to_f32())
-                .collect()),
-            DType::BF16 => Ok(bytes
-                .as_chunks()
-                .0
-                .iter()
-                .map(|&b| half::bf16::from_le_bytes(b).to_f32())
-                .collect()),
-            DType::Q8_0 | DType::Q4_0 | DType::Q4_1 => Err(WeightsError::unsupported(
-                self.source.name(),
-                format!("tensor {}", self.name),
-                format!("of type {}", self.dtype),
-                "F32, F16, BF16 for norms and biases",
-            )),
-        }
+        // The readers checked that the bytes are those of the elements.
+        let blocks = bytes.len() / self.dtype.block_bytes();
+        let mut values = vec![0.0; blocks * self.dtype.block_elements()];
+        dequantize(self.dtype, &bytes, &mut values);
+        Ok(values)
     }
 }
 

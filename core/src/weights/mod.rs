@@ -1,6 +1,6 @@
 //! Weights: sources of bytes, the file formats, and what a model loads from.
 //!
-//! `source` gives bytes; `gguf` and `safetensors` read headers; `config_gguf` and `config_hf` turn
+//! `source` gives bytes; `gguf` and `safetensors` read headers; `block` says what quantized bytes mean; `config_gguf` and `config_hf` turn
 //! them into a [`ModelConfig`](crate::config::ModelConfig); [`checkpoint`] joins it all under
 //! Hugging Face names. Nothing here knows a device. Every parser is bounded: a length found in a
 //! file is compared with the bytes that are left before anything is allocated for it.
@@ -9,6 +9,7 @@ use std::io;
 
 use thiserror::Error;
 
+pub mod block;
 pub mod checkpoint;
 mod config_gguf;
 mod config_hf;

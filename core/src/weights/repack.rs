@@ -3,9 +3,12 @@
 //! [`weight`](twoclock_shaders::kernels::weight), no device.
 
 use super::DType;
-use twoclock_shaders::kernels::weight::{GROUP, WeightFormat, group_order};
+use super::block::{group_codes, half_bits, half_scales, iq4_xs_scale, k_scale};
+use twoclock_shaders::kernels::weight::{
+    GROUP, SPAN_GROUPS, SUPER_GROUPS, WeightFormat, group_order, pair_order,
+};
 
-/// The device format of a file's element type.
+/// The device format of a file's element type: every type has its own.
 pub fn format_of(dtype: DType) -> WeightFormat {
     match dtype {
         DType::F32 => WeightFormat::F32,
@@ -14,6 +17,16 @@ pub fn format_of(dtype: DType) -> WeightFormat {
         DType::Q8_0 => WeightFormat::Q8_0,
         DType::Q4_0 => WeightFormat::Q4_0,
         DType::Q4_1 => WeightFormat::Q4_1,
+        DType::Q5_0 => WeightFormat::Q5_0,
+        DType::Q5_1 => WeightFormat::Q5_1,
+        DType::Q2K => WeightFormat::Q2K,
+        DType::Q3K => WeightFormat::Q3K,
+        DType::Q4K => WeightFormat::Q4K,
+        DType::Q5K => WeightFormat::Q5K,
+        DType::Q6K => WeightFormat::Q6K,
+        DType::Iq4Nl => WeightFormat::Iq4Nl,
+        DType::Iq4Xs => WeightFormat::Iq4Xs,
+        DType::Mxfp4 => WeightFormat::Mxfp4,
     }
 }
 
@@ -47,38 +60,186 @@ pub fn pack_rows(dtype: DType, cols: usize, raw: &[u8]) -> PackedRows {
         quants: vec![0; rows * quant_words],
         scales: vec![0; rows * scale_words],
     };
-    let (block, scale_bytes) = match dtype {
-        DType::F32 => (128, 0),
-        DType::F16 | DType::BF16 => (64, 0),
-        DType::Q8_0 | DType::Q4_0 => (dtype.block_bytes(), 2),
-        DType::Q4_1 => (dtype.block_bytes(), 4),
-    };
-    let chunks = format.group_chunks();
     for (row, raw) in raw.chunks_exact(row_bytes).enumerate() {
-        let quants = &mut packed.quants[row * quant_words..][..quant_words];
-        let scales = &mut packed.scales[row * scale_words..][..scale_words];
-        // A block of the file is a group; only unquantized rows can end in a short one.
-        for (group, bytes) in raw.chunks(block).enumerate() {
-            let group = group as u32;
-            let (scale, codes) = bytes.split_at(scale_bytes);
-            let at = group_order(groups, 1, group, 0) as usize;
-            match *scale {
-                [] => {}
-                [lo, hi] => {
-                    let d = u32::from(u16::from_le_bytes([lo, hi]));
-                    scales[at / 2] |= d << (16 * (at % 2));
-                }
-                _ => scales[at] = word(scale),
-            }
-            for (chunk, codes) in codes.chunks(16).enumerate() {
-                let at = 4 * group_order(groups, chunks, group, chunk as u32) as usize;
-                for (to, from) in quants[at..at + 4].iter_mut().zip(codes.chunks(4)) {
-                    *to = word(from);
-                }
-            }
+        let row = RowWriter {
+            format,
+            groups,
+            quants: &mut packed.quants[row * quant_words..][..quant_words],
+            scales: &mut packed.scales[row * scale_words..][..scale_words],
+        };
+        if dtype.is_quantized() {
+            row.pack_blocks(dtype, raw);
+        } else {
+            row.pack_elements(raw);
         }
     }
     packed
+}
+
+/// One row on its way.
+struct RowWriter<'a> {
+    format: WeightFormat,
+    groups: u32,
+    quants: &'a mut [u32],
+    /// Planes, then scales.
+    scales: &'a mut [u32],
+}
+
+impl RowWriter<'_> {
+    /// Unquantized elements, which may end in a short group.
+    fn pack_elements(mut self, raw: &[u8]) {
+        let chunks = self.format.group_chunks().unwrap_or(1);
+        for (i, bytes) in (0..).zip(raw.chunks(16)) {
+            self.chunk(
+                i / chunks,
+                i % chunks,
+                std::array::from_fn(|word| bytes.chunks(4).nth(word).map_or(0, self::word)),
+            );
+        }
+    }
+
+    fn pack_blocks(mut self, dtype: DType, raw: &[u8]) {
+        let block_groups = dtype.block_elements() as u32 / GROUP;
+        let blocks = raw.chunks_exact(dtype.block_bytes());
+        for (first, block) in (0..).step_by(block_groups as usize).zip(blocks) {
+            for g in 0..block_groups {
+                self.codes(first + g, &group_codes(dtype, block, g as usize));
+                self.group_scales(dtype, first + g, block, g as usize);
+            }
+            self.super_scales(dtype, first / SUPER_GROUPS, block);
+        }
+    }
+
+    fn chunk(&mut self, group: u32, piece: u32, words: [u32; 4]) {
+        let chunks = self.format.group_chunks().unwrap_or(1);
+        let at = 4 * group_order(self.groups, chunks, group, piece) as usize;
+        self.quants[at..at + 4].copy_from_slice(&words);
+    }
+
+    fn codes(&mut self, group: u32, codes: &[u8; 32]) {
+        match self.format {
+            WeightFormat::Q8_0 => {
+                for (piece, codes) in (0..).zip(codes.chunks_exact(16)) {
+                    let words = std::array::from_fn(|i| word(&codes[4 * i..4 * i + 4]));
+                    self.chunk(group, piece, words);
+                }
+                return;
+            }
+            WeightFormat::Q2K | WeightFormat::Q3K => {
+                let at = (4 * pair_order(self.groups, group) + 2 * (group % 2)) as usize;
+                self.quants[at..at + 2].copy_from_slice(&two_bits(codes, 0));
+            }
+            _ => self.chunk(group, 0, nibbles(codes)),
+        }
+        let order = self.order(group);
+        match self.format {
+            WeightFormat::Q5_0 | WeightFormat::Q5_1 | WeightFormat::Q5K => {
+                self.scales[order] = one_bit(codes, 4);
+            }
+            WeightFormat::Q3K => self.scales[order] = one_bit(codes, 2),
+            WeightFormat::Q6K => {
+                for (half, word) in (0..).zip(two_bits(codes, 4)) {
+                    self.scales[group_order(self.groups, 2, group, half) as usize] = word;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What each group has for itself.
+    fn group_scales(&mut self, dtype: DType, group: u32, block: &[u8], g: usize) {
+        let order = self.order(group);
+        match dtype {
+            DType::F32 | DType::F16 | DType::BF16 => {}
+            DType::Q8_0 | DType::Q4_0 | DType::Q5_0 | DType::Iq4Nl => {
+                self.half(0, order, half_bits(block, 0));
+            }
+            DType::Q4_1 | DType::Q5_1 => {
+                self.half(0, 2 * order, half_bits(block, 0));
+                self.half(0, 2 * order + 1, half_bits(block, 2));
+            }
+            DType::Q2K => {
+                let scales = u16::from_le_bytes([block[2 * g], block[2 * g + 1]]);
+                self.half(0, order, scales);
+            }
+            DType::Q4K | DType::Q5K => {
+                let (scale, min) = k_scale(block, g);
+                self.half(0, order, u16::from_le_bytes([scale, min]));
+            }
+            DType::Q3K | DType::Q6K => {
+                let [first, second] = half_scales(dtype, block, g).map(i8::cast_unsigned);
+                self.half(0, order, u16::from_le_bytes([first, second]));
+            }
+            DType::Iq4Xs => self.span_byte(group, iq4_xs_scale(block, g).cast_unsigned()),
+            DType::Mxfp4 => self.span_byte(group, block[0]),
+        }
+    }
+
+    /// What a super-block shares.
+    fn super_scales(&mut self, dtype: DType, index: u32, block: &[u8]) {
+        let index = index as usize;
+        // Behind 16 bits a group.
+        let behind = self.groups.div_ceil(2) as usize;
+        match dtype {
+            DType::Q2K | DType::Q4K | DType::Q5K => {
+                let d = if dtype == DType::Q2K { 80 } else { 0 };
+                self.half(behind, 2 * index, half_bits(block, d));
+                self.half(behind, 2 * index + 1, half_bits(block, d + 2));
+            }
+            DType::Q3K => self.half(behind, index, half_bits(block, 108)),
+            DType::Q6K => self.half(behind, index, half_bits(block, 208)),
+            DType::Iq4Xs => {
+                let behind = self.groups.div_ceil(SPAN_GROUPS) as usize;
+                self.half(behind, index, half_bits(block, 0));
+            }
+            _ => {}
+        }
+    }
+
+    /// Where what a group has once lies.
+    fn order(&self, group: u32) -> usize {
+        group_order(self.groups, 1, group, 0) as usize
+    }
+
+    /// Writes the 16 bits numbered `i` from word `base` of the scales on.
+    fn half(&mut self, base: usize, i: usize, bits: u16) {
+        let at = self.format.plane_words(self.groups) as usize + base + i / 2;
+        self.scales[at] |= u32::from(bits) << (16 * (i % 2));
+    }
+
+    /// Writes the byte of a group where a span has a word.
+    fn span_byte(&mut self, group: u32, byte: u8) {
+        self.scales[(group / SPAN_GROUPS) as usize] |=
+            u32::from(byte) << (8 * (group % SPAN_GROUPS));
+    }
+}
+
+/// Byte i holds the lower four bits of elements i and i + 16.
+fn nibbles(codes: &[u8; 32]) -> [u32; 4] {
+    let (low, high) = codes.split_at(16);
+    std::array::from_fn(|i| {
+        (word(&low[4 * i..4 * i + 4]) & 0x0f0f_0f0f)
+            | (word(&high[4 * i..4 * i + 4]) & 0x0f0f_0f0f) << 4
+    })
+}
+
+/// Bit `shift` of element 4 j + c at bit 8 c + j.
+fn one_bit(codes: &[u8; 32], shift: u32) -> u32 {
+    (0..)
+        .zip(codes.chunks_exact(4))
+        .fold(0, |plane, (j, codes)| {
+            plane | (word(codes) >> shift & 0x0101_0101) << j
+        })
+}
+
+/// Bits `shift` and `shift + 1` of element 16 h + 4 j + c at bits 8 c + 2 j of word h.
+fn two_bits(codes: &[u8; 32], shift: u32) -> [u32; 2] {
+    std::array::from_fn(|h| {
+        let codes = codes[16 * h..16 * h + 16].chunks_exact(4);
+        (0..).zip(codes).fold(0, |plane, (j, codes)| {
+            plane | (word(codes) >> shift & 0x0303_0303) << (2 * j)
+        })
+    })
 }
 
 /// Up to four bytes, little-endian, the missing ones zero.
@@ -130,5 +291,16 @@ mod tests {
         }
         let packed = pack_rows(DType::Q4_0, 96, &raw);
         assert_eq!(packed.scales, [1 | 2 << 16, 3]);
+    }
+
+    #[test]
+    fn a_row_takes_little_more_than_in_the_file() {
+        for dtype in DType::ALL {
+            for cols in [256, 1024, 4096] {
+                let file = dtype.row_bytes(cols).expect("whole blocks") as f64;
+                let device = format_of(dtype).row_bytes(groups(cols)) as f64;
+                assert!(device <= 1.04 * file, "{dtype} {cols}: {device} of {file}");
+            }
+        }
     }
 }

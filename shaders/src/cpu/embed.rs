@@ -1,6 +1,6 @@
 //! Reference of [`crate::kernels::embed`].
 
-use super::matmul::Row;
+use super::weight_row::{Row, Scaling};
 use super::{Bound, fma};
 use crate::kernel::KernelKey;
 use crate::kernels::embed::EmbedParams;
@@ -9,10 +9,8 @@ use crate::kernels::weight::{GROUP, WeightFormat};
 
 pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
     let p: &EmbedParams = bytemuck::from_bytes(params);
-    let format = key
-        .slot("quant")
-        .and_then(WeightFormat::of_module)
-        .expect("a variant names its format");
+    let format = WeightFormat::of_key(key);
+    let scaling = Scaling::of(format);
     let (w, ws, step) = (bound.u32s(0), bound.u32s(1), bound.u32s(2));
     let x = bound.f32s_mut(3);
     let dim = 4 * p.dim4 as usize;
@@ -30,10 +28,10 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
             row.codes(group as u32, &mut codes);
             let [d, m] = row.scale(group as u32);
             for (out, code) in out.iter_mut().zip(codes) {
-                let value = match format {
-                    WeightFormat::F32 | WeightFormat::F16 | WeightFormat::BF16 => code,
-                    WeightFormat::Q8_0 => d * code,
-                    WeightFormat::Q4_0 | WeightFormat::Q4_1 => fma(d, code, m),
+                let value = match scaling {
+                    Scaling::None => code,
+                    Scaling::Scale => d * code,
+                    Scaling::ScaleOffset => fma(d, code, m),
                 };
                 *out = value * p.scale;
             }

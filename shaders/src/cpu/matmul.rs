@@ -1,11 +1,11 @@
 //! Reference of [`crate::kernels::matmul`].
 
+use super::weight_row::{Row, Scaling};
 use super::{Bound, fma, join};
 use crate::kernel::KernelKey;
 use crate::kernels::act;
 use crate::kernels::matmul::{MatmulParams, token_tile};
-use crate::kernels::weight::{WeightFormat, group_order};
-use half::f16;
+use crate::kernels::weight::WeightFormat;
 
 /// Rows unpacked together: enough independent chains to fill a core.
 const ROWS: usize = 4;
@@ -16,10 +16,8 @@ const GROUP: usize = 32;
 pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
     let p: &MatmulParams = bytemuck::from_bytes(params);
     let index = act::index_fn(key);
-    let format = key
-        .slot("quant")
-        .and_then(WeightFormat::of_module)
-        .expect("every matmul key names a weight format");
+    let format = WeightFormat::of_key(key);
+    let scaling = Scaling::of(format);
     let (act, w, ws, rstd) = (bound.f32s(0), bound.u32s(1), bound.u32s(2), bound.f32s(3));
     let y = bound.f32s_mut(4);
     let (tile, dimension) = token_tile(key);
@@ -50,7 +48,7 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
         for token in 0..tokens as usize {
             let x = &x[token * groups * GROUP..][..groups * GROUP];
             let sums = &sums[token * groups..][..groups];
-            let mut total = rows_dot(format, &codes, &scales, x, sums);
+            let mut total = rows_dot(scaling, &codes, &scales, x, sums);
             if p.norm != 0 {
                 total = total.map(|t| t * rstd[token]);
             }
@@ -87,12 +85,12 @@ pub(super) fn row_dot(format: WeightFormat, row: &Row<'_>, x: &[f32], sums: &[f3
         of_rows[0] = row.scale(group as u32);
         scales.push(of_rows);
     }
-    rows_dot(format, &codes, &scales, x, sums)[0]
+    rows_dot(Scaling::of(format), &codes, &scales, x, sums)[0]
 }
 
 /// The chain of [`ROWS`] elements of one token.
 fn rows_dot(
-    format: WeightFormat,
+    scaling: Scaling,
     codes: &[[f32; ROWS * GROUP]],
     scales: &[[[f32; 2]; ROWS]],
     x: &[f32],
@@ -116,14 +114,10 @@ fn rows_dot(
         }
         for r in 0..ROWS {
             let [d, m] = scales[r];
-            span[r] = match format {
-                WeightFormat::F32 | WeightFormat::F16 | WeightFormat::BF16 => {
-                    span[r] + join(dot[r])
-                }
-                WeightFormat::Q8_0 => fma(d, join(dot[r]), span[r]),
-                WeightFormat::Q4_0 | WeightFormat::Q4_1 => {
-                    fma(m, sums[g], fma(d, join(dot[r]), span[r]))
-                }
+            span[r] = match scaling {
+                Scaling::None => span[r] + join(dot[r]),
+                Scaling::Scale => fma(d, join(dot[r]), span[r]),
+                Scaling::ScaleOffset => fma(m, sums[g], fma(d, join(dot[r]), span[r])),
             };
         }
         if g % 4 == 3 || g + 1 == sums.len() {
@@ -134,100 +128,4 @@ fn rows_dot(
         }
     }
     total
-}
-
-/// One row of a weight matrix on the device.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Row<'a> {
-    format: WeightFormat,
-    groups: u32,
-    w: &'a [u32],
-    ws: &'a [u32],
-}
-
-impl<'a> Row<'a> {
-    /// Row `row` of the bound windows.
-    pub(super) fn new(
-        format: WeightFormat,
-        groups: u32,
-        w: &'a [u32],
-        ws: &'a [u32],
-        row: usize,
-    ) -> Self {
-        let words = format.row_words(groups) as usize;
-        let scale_words = format.row_scale_words(groups) as usize;
-        Self {
-            format,
-            groups,
-            w: &w[row * words..][..words],
-            // A format without scales has some other window bound in their place.
-            ws: if scale_words == 0 {
-                &[]
-            } else {
-                &ws[row * scale_words..][..scale_words]
-            },
-        }
-    }
-
-    fn chunk(&self, group: u32, piece: u32) -> &'a [u32] {
-        let at = group_order(self.groups, self.format.group_chunks(), group, piece);
-        &self.w[4 * at as usize..][..4]
-    }
-
-    /// The codes of a group as floats; the weights themselves where there are no scales.
-    pub(super) fn codes(&self, group: u32, out: &mut [f32; GROUP]) {
-        match self.format {
-            WeightFormat::F32 => {
-                for (piece, out) in (0..).zip(out.chunks_exact_mut(4)) {
-                    out.copy_from_slice(bytemuck::cast_slice(self.chunk(group, piece)));
-                }
-            }
-            WeightFormat::F16 => self.pairs(group, out, |bits| f16::from_bits(bits).to_f32()),
-            WeightFormat::BF16 => {
-                self.pairs(group, out, |bits| f32::from_bits(u32::from(bits) << 16));
-            }
-            WeightFormat::Q8_0 => {
-                for (piece, out) in (0..).zip(out.chunks_exact_mut(16)) {
-                    for (word, out) in self.chunk(group, piece).iter().zip(out.chunks_exact_mut(4))
-                    {
-                        for (byte, out) in word.to_le_bytes().into_iter().zip(out) {
-                            *out = f32::from(byte.cast_signed());
-                        }
-                    }
-                }
-            }
-            WeightFormat::Q4_0 | WeightFormat::Q4_1 => {
-                for (i, word) in self.chunk(group, 0).iter().enumerate() {
-                    for (c, byte) in word.to_le_bytes().into_iter().enumerate() {
-                        out[4 * i + c] = f32::from(byte & 15);
-                        out[16 + 4 * i + c] = f32::from(byte >> 4);
-                    }
-                }
-            }
-        }
-    }
-
-    fn pairs(&self, group: u32, out: &mut [f32; GROUP], value: impl Fn(u16) -> f32) {
-        for (piece, out) in (0..).zip(out.chunks_exact_mut(8)) {
-            for (word, out) in self.chunk(group, piece).iter().zip(out.chunks_exact_mut(2)) {
-                out[0] = value(*word as u16);
-                out[1] = value((word >> 16) as u16);
-            }
-        }
-    }
-
-    /// Scale and offset of a group; zeros where there are none.
-    pub(super) fn scale(&self, group: u32) -> [f32; 2] {
-        let at = group_order(self.groups, 1, group, 0) as usize;
-        let half = |word: u32, high: usize| f16::from_bits((word >> (16 * high)) as u16).to_f32();
-        match self.format {
-            WeightFormat::F32 | WeightFormat::F16 | WeightFormat::BF16 => [0.0; 2],
-            WeightFormat::Q8_0 => [half(self.ws[at / 2], at % 2), 0.0],
-            WeightFormat::Q4_0 => {
-                let d = half(self.ws[at / 2], at % 2);
-                [d, -8.0 * d]
-            }
-            WeightFormat::Q4_1 => [half(self.ws[at], 0), half(self.ws[at], 1)],
-        }
-    }
 }

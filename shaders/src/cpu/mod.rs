@@ -28,6 +28,7 @@ mod rope;
 mod sample;
 mod sample_pick;
 mod softcap;
+mod weight_row;
 
 pub use bound::Bound;
 pub use executor::CpuExecutor;

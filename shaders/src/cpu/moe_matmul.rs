@@ -1,7 +1,8 @@
 //! Reference of [`crate::kernels::moe_matmul`].
 
 use super::Bound;
-use super::matmul::{Row, group_sums, row_dot};
+use super::matmul::{group_sums, row_dot};
+use super::weight_row::Row;
 use crate::kernel::KernelKey;
 use crate::kernels::act;
 use crate::kernels::moe_matmul::MoeMatmulParams;
@@ -10,10 +11,7 @@ use crate::kernels::weight::{GROUP, WeightFormat};
 pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
     let p: &MoeMatmulParams = bytemuck::from_bytes(params);
     let index = act::index_fn(key);
-    let format = key
-        .slot("quant")
-        .and_then(WeightFormat::of_module)
-        .expect("a variant names its format");
+    let format = WeightFormat::of_key(key);
     let (act, w, ws) = (bound.f32s(0), bound.u32s(1), bound.u32s(2));
     let (rstd, route) = (bound.f32s(3), bound.u32s(4));
     let y = bound.f32s_mut(5);

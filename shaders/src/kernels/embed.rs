@@ -39,10 +39,10 @@ pub const KERNEL: Kernel = Kernel {
 };
 
 fn key(format: WeightFormat) -> KernelKey {
-    KernelKey::plain("embed", "embed")
+    let key = KernelKey::plain("embed", "embed")
         .module("step", "step")
-        .module("order", "order_span")
-        .module("quant", format.module())
+        .module("order", "order_span");
+    format.fill(key)
 }
 
 /// Windows of `embed`.

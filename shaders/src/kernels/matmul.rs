@@ -2,12 +2,14 @@
 //! [`weight`](super::weight) says, y f32 `[tokens][rows]`.
 //!
 //! The chain of the exact class, the same for every element whatever the number of tokens and the
-//! body. With w the codes (`Q4_0`, `Q4_1`: 0..15; `Q8_0`: −128..127; otherwise the weights):
+//! body. With w the codes: whole numbers as [`WeightFormat`] says, `Q6_K` and `Q3_K` times the scale
+//! of their half of the group (still whole numbers, and exact), tables looked up; the weights
+//! themselves for F32, F16, BF16 and `Q2_K`:
 //! - a group of 32: `p4 = 0`; for j in 0..8 `p4 = fma(w4[j], x4[j], p4)`, component c holding
 //!   k = 4 j + c; `p = (p4.x + p4.y) + (p4.z + p4.w)`. `xs`, its sum of inputs, likewise with `+`;
 //! - a span of four groups (the last may be short): `a = 0`; a group after a group
-//!   `a = fma(d, p, a)`, then with an offset `a = fma(m, xs, a)` (`Q4_0`: m = −8 d); formats without
-//!   scales `a = a + p`;
+//!   `a = fma(d, p, a)`, then with an offset `a = fma(m, xs, a)` (`Q4_0`: m = −8 d; `Q5_0`: −16 d;
+//!   `Q4_K`, `Q5_K`: d and m already times the group's own); where w are weights `a = a + p`;
 //! - `t = 0`; a span after a span `t = t + a`. The result is t, times `rstd` of the token where
 //!   the input is x ∘ g of a norm.
 
@@ -203,10 +205,10 @@ impl Regime {
                 .constant("LANES_ROW", 16)
                 .constant("LANES_TOKEN", self.tokens() / 4),
         };
-        key.module("act", layout.module())
-            .module("order", "order_span")
-            .module("quant", format.module())
-            .module("chain", "chain_f32")
+        let key = key
+            .module("act", layout.module())
+            .module("order", "order_span");
+        format.fill(key).module("chain", "chain_f32")
     }
 }
 

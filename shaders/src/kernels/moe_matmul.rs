@@ -60,16 +60,16 @@ const LANES: u32 = 8;
 const ROWS: u32 = 4;
 
 fn key(kind: DeviceKind, format: WeightFormat, layout: ActLayout) -> KernelKey {
-    match kind {
+    let key = match kind {
         DeviceKind::Cpu => KernelKey::plain("moe_matmul", "moe_matmul_row")
             .constant("LANES", LANES)
             .constant("ROWS", ROWS),
         DeviceKind::Gpu => KernelKey::plain("moe_matmul", "moe_matmul_gemv"),
-    }
-    .module("act", layout.module())
-    .module("order", "order_span")
-    .module("quant", format.module())
-    .module("chain", "chain_f32")
+    };
+    let key = key
+        .module("act", layout.module())
+        .module("order", "order_span");
+    format.fill(key).module("chain", "chain_f32")
 }
 
 /// Windows of `moe_matmul`.

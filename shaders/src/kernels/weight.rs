@@ -3,9 +3,15 @@
 //!
 //! A matrix is two windows, rows after rows: quants as chunks of 16 bytes, and scales as words. K is
 //! padded with zero weights to a multiple of 32; 32 elements are a group, 4 groups a span (the last
-//! may be short). Inside a row the pieces (chunks, and the scales of groups) are ordered
-//! `[piece in span][span]`, so that neighbouring lanes that own neighbouring spans read neighbouring
-//! words.
+//! may be short). Inside a row the pieces (chunks, and what the groups have in the scale stream) are
+//! ordered `[piece in span][span]`, so that neighbouring lanes that own neighbouring spans read
+//! neighbouring words.
+//!
+//! A row's scale stream is the planes of its codes' upper bits, a word or two a group, then scales:
+//! of groups in the order above, then of super-blocks of 8 groups in their own. Formats with
+//! super-blocks have whole ones in every row.
+
+use crate::kernel::KernelKey;
 
 /// Elements of a group.
 pub const GROUP: u32 = 32;
@@ -13,7 +19,14 @@ pub const GROUP: u32 = 32;
 /// Groups of a span.
 pub const SPAN_GROUPS: u32 = 4;
 
+/// Groups of a super-block.
+pub const SUPER_GROUPS: u32 = 8;
+
 /// How a device stores weights.
+///
+/// "Nibbles" are one chunk a group whose byte i holds element i (low) and i + 16. A "plane" of one
+/// bit is a word a group, element 4 j + c at bit 8 c + j; of two bits two words, element
+/// 16 h + 4 j + c at bits 8 c + 2 j of word h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WeightFormat {
     /// Singles; 8 chunks a group.
@@ -25,12 +38,35 @@ pub enum WeightFormat {
     /// `d · q`: signed bytes, 2 chunks a group; d as f16, two groups a word, the first in the low
     /// half, rows padded to whole words.
     Q8_0,
-    /// `d · (q − 8)`: 4 bits, 1 chunk a group whose byte i holds element i (low) and i + 16; d as in
-    /// [`WeightFormat::Q8_0`].
+    /// `d · (q − 8)`: nibbles; d as in [`WeightFormat::Q8_0`].
     Q4_0,
-    /// `d · q + m`: 4 bits as in [`WeightFormat::Q4_0`]; a word a group, d in the low half as f16,
-    /// m in the high.
+    /// `d · q + m`: nibbles; a word a group, d in the low half as f16, m in the high.
     Q4_1,
+    /// `d · (q − 16)`: nibbles and a plane of fifth bits; d as in [`WeightFormat::Q8_0`].
+    Q5_0,
+    /// `d · q + m`: as [`WeightFormat::Q5_0`]; d and m as in [`WeightFormat::Q4_1`].
+    Q5_1,
+    /// `d · s · q − dmin · m`: a chunk two groups, as two planes of two bits; for the halves of a
+    /// group a byte each, s in the low four bits and m in the high; d and dmin as f16, a word a
+    /// super-block.
+    Q2K,
+    /// `d · s · (q − 4)`: chunks as in [`WeightFormat::Q2K`] and a plane of third bits; s as signed
+    /// bytes for the halves of a group; d as f16, two super-blocks a word.
+    Q3K,
+    /// `d · s · q − dmin · m`: nibbles; s and m as bytes, two groups a word; d and dmin as f16, a
+    /// word a super-block.
+    Q4K,
+    /// As [`WeightFormat::Q4K`] with a plane of fifth bits.
+    Q5K,
+    /// `d · s · (q − 32)`: nibbles and a plane of two bits; s and d as in [`WeightFormat::Q3K`].
+    Q6K,
+    /// `d · table[q]`: nibbles; d as in [`WeightFormat::Q8_0`].
+    Iq4Nl,
+    /// `d · s · table[q]`: nibbles; s as signed bytes, a span a word; d as f16, two super-blocks a
+    /// word.
+    Iq4Xs,
+    /// `2^(e − 128) · table[q]`: nibbles; e as bytes, a span a word.
+    Mxfp4,
 }
 
 impl WeightFormat {
@@ -42,52 +78,148 @@ impl WeightFormat {
         Self::Q8_0,
         Self::Q4_0,
         Self::Q4_1,
+        Self::Q5_0,
+        Self::Q5_1,
+        Self::Q2K,
+        Self::Q3K,
+        Self::Q4K,
+        Self::Q5K,
+        Self::Q6K,
+        Self::Iq4Nl,
+        Self::Iq4Xs,
+        Self::Mxfp4,
     ];
 
-    /// The module that fills the `quant` slot.
-    pub fn module(self) -> &'static str {
+    /// Name, as the field writes it.
+    pub fn name(self) -> &'static str {
         match self {
-            Self::F32 => "quant_f32",
-            Self::F16 => "quant_f16",
-            Self::BF16 => "quant_bf16",
-            Self::Q8_0 => "quant_q8_0",
-            Self::Q4_0 => "quant_q4_0",
-            Self::Q4_1 => "quant_q4_1",
+            Self::F32 => "F32",
+            Self::F16 => "F16",
+            Self::BF16 => "BF16",
+            Self::Q8_0 => "Q8_0",
+            Self::Q4_0 => "Q4_0",
+            Self::Q4_1 => "Q4_1",
+            Self::Q5_0 => "Q5_0",
+            Self::Q5_1 => "Q5_1",
+            Self::Q2K => "Q2_K",
+            Self::Q3K => "Q3_K",
+            Self::Q4K => "Q4_K",
+            Self::Q5K => "Q5_K",
+            Self::Q6K => "Q6_K",
+            Self::Iq4Nl => "IQ4_NL",
+            Self::Iq4Xs => "IQ4_XS",
+            Self::Mxfp4 => "MXFP4",
         }
     }
 
-    /// The format whose module fills a slot.
-    pub(crate) fn of_module(module: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|f| f.module() == module)
+    /// The modules of the slots `codes` and `scale`.
+    fn modules(self) -> (&'static str, &'static str) {
+        match self {
+            Self::F32 => ("codes_f32", "scale_none"),
+            Self::F16 => ("codes_halves", "scale_none_f16"),
+            Self::BF16 => ("codes_halves", "scale_none_bf16"),
+            Self::Q8_0 => ("codes_i8", "scale_d"),
+            Self::Q4_0 => ("codes_u4", "scale_d_zero"),
+            Self::Q4_1 => ("codes_u4", "scale_dm"),
+            Self::Q5_0 => ("codes_u5", "scale_d_zero"),
+            Self::Q5_1 => ("codes_u5", "scale_dm"),
+            Self::Q2K => ("codes_q2_k", "scale_none"),
+            Self::Q3K => ("codes_q3_k", "scale_halves"),
+            Self::Q4K => ("codes_u4", "scale_dm_super"),
+            Self::Q5K => ("codes_u5", "scale_dm_super"),
+            Self::Q6K => ("codes_q6_k", "scale_halves"),
+            Self::Iq4Nl => ("codes_table", "scale_d"),
+            Self::Iq4Xs => ("codes_table", "scale_d_super"),
+            Self::Mxfp4 => ("codes_table", "scale_power"),
+        }
     }
 
-    /// Chunks of 16 bytes a group.
-    pub fn group_chunks(self) -> u32 {
+    /// Fills the slots `codes` and `scale` of a variant, and what their modules ask of the header.
+    pub(crate) fn fill(self, key: KernelKey) -> KernelKey {
+        let (codes, scale) = self.modules();
+        let key = key.module("codes", codes).module("scale", scale);
         match self {
-            Self::F32 => 8,
-            Self::F16 | Self::BF16 => 4,
-            Self::Q8_0 => 2,
-            Self::Q4_0 | Self::Q4_1 => 1,
+            Self::Q4_0 => key.constant("ZERO", 8),
+            Self::Q5_0 => key.constant("ZERO", 16),
+            Self::Iq4Nl | Self::Iq4Xs | Self::Mxfp4 => ["TABLE_0", "TABLE_1", "TABLE_2", "TABLE_3"]
+                .into_iter()
+                .zip(table(self))
+                .fold(key, |key, (name, word)| key.constant(name, word)),
+            _ => key,
+        }
+    }
+
+    /// The format a variant was filled with.
+    ///
+    /// # Panics
+    /// When it was with none: keys are made by the kernel's own file.
+    pub(crate) fn of_key(key: &KernelKey) -> Self {
+        let filled = (key.slot("codes"), key.slot("scale"));
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|format| {
+                let (codes, scale) = format.modules();
+                filled == (Some(codes), Some(scale))
+            })
+            .unwrap_or_else(|| panic!("{key} names no weight format"))
+    }
+
+    /// Chunks of 16 bytes a group; `None` where two groups share one.
+    pub fn group_chunks(self) -> Option<u32> {
+        match self {
+            Self::F32 => Some(8),
+            Self::F16 | Self::BF16 => Some(4),
+            Self::Q8_0 => Some(2),
+            Self::Q2K | Self::Q3K => None,
+            _ => Some(1),
         }
     }
 
     /// Words of quants a row of `groups` groups takes.
     pub fn row_words(self, groups: u32) -> u32 {
-        4 * self.group_chunks() * groups
+        4 * match self.group_chunks() {
+            Some(chunks) => chunks * groups,
+            None => groups.div_ceil(2),
+        }
     }
 
-    /// Words of scales a row takes; 0 for the formats without.
-    pub fn row_scale_words(self, groups: u32) -> u32 {
+    /// Words of the planes at the start of a row's scale stream.
+    pub fn plane_words(self, groups: u32) -> u32 {
         match self {
-            Self::F32 | Self::F16 | Self::BF16 => 0,
-            Self::Q8_0 | Self::Q4_0 => groups.div_ceil(2),
-            Self::Q4_1 => groups,
+            Self::Q5_0 | Self::Q5_1 | Self::Q3K | Self::Q5K => groups,
+            Self::Q6K => 2 * groups,
+            _ => 0,
         }
+    }
+
+    /// Words of a row's scale stream, planes and scales; 0 for the formats without.
+    pub fn row_scale_words(self, groups: u32) -> u32 {
+        let supers = groups.div_ceil(SUPER_GROUPS);
+        self.plane_words(groups)
+            + match self {
+                Self::F32 | Self::F16 | Self::BF16 => 0,
+                Self::Q8_0 | Self::Q4_0 | Self::Q5_0 | Self::Iq4Nl => groups.div_ceil(2),
+                Self::Q4_1 | Self::Q5_1 => groups,
+                Self::Q2K | Self::Q4K | Self::Q5K => groups.div_ceil(2) + supers,
+                Self::Q3K | Self::Q6K => groups.div_ceil(2) + supers.div_ceil(2),
+                Self::Iq4Xs => groups.div_ceil(SPAN_GROUPS) + supers.div_ceil(2),
+                Self::Mxfp4 => groups.div_ceil(SPAN_GROUPS),
+            }
     }
 
     /// Bytes a row takes, quants and scales.
     pub fn row_bytes(self, groups: u32) -> u64 {
         4 * u64::from(self.row_words(groups) + self.row_scale_words(groups))
+    }
+}
+
+/// The 16 codes of a format whose indices are looked up: signed bytes, four a word.
+pub(crate) fn table(format: WeightFormat) -> [u32; 4] {
+    match format {
+        // Twice the values of E2M1 floats.
+        WeightFormat::Mxfp4 => [0x0302_0100, 0x0c08_0604, 0xfdfe_ff00, 0xf4f8_fafc],
+        _ => [0xbfad_9881, 0xf6ea_ddcf, 0x2619_0d01, 0x7159_4535],
     }
 }
 
@@ -104,6 +236,11 @@ pub fn group_order(groups: u32, group_pieces: u32, group: u32, piece: u32) -> u3
         group_pieces * (group % SPAN_GROUPS) + piece,
         group / SPAN_GROUPS,
     )
+}
+
+/// Where the chunk of groups `group` and `group ^ 1` lies, in rows of whole super-blocks.
+pub fn pair_order(groups: u32, group: u32) -> u32 {
+    group / 2 % 2 * (groups / SPAN_GROUPS) + group / SPAN_GROUPS
 }
 
 #[cfg(test)]
@@ -124,6 +261,14 @@ mod tests {
                 );
             }
         }
+        for groups in [8, 24] {
+            let mut places: Vec<u32> = (0..groups / 2)
+                .map(|pair| pair_order(groups, 2 * pair))
+                .collect();
+            places.sort_unstable();
+            assert!(places.into_iter().eq(0..groups / 2), "{groups}");
+            assert_eq!(pair_order(groups, 4), pair_order(groups, 5));
+        }
     }
 
     #[test]
@@ -136,5 +281,13 @@ mod tests {
         assert_eq!(group_order(10, 1, 2, 0), 6);
         assert_eq!(group_order(10, 1, 6, 0), 7);
         assert_eq!(group_order(10, 1, 3, 0), 8);
+    }
+
+    #[test]
+    fn a_variant_says_its_format() {
+        for &format in WeightFormat::ALL {
+            let key = format.fill(KernelKey::plain("embed", "embed"));
+            assert_eq!(WeightFormat::of_key(&key), format);
+        }
     }
 }

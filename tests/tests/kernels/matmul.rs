@@ -2,12 +2,12 @@
 //! against the reference, and bit for bit against each other whatever the number of tokens.
 
 use std::time::Instant;
+use twoclock_core::weights::DType;
 use twoclock_shaders::caps::{Caps, DeviceKind};
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::Executor as _;
 use twoclock_shaders::kernels::act::ActLayout;
 use twoclock_shaders::kernels::matmul::{Buffers, MatmulParams, Regime, dispatch_regime};
-use twoclock_shaders::kernels::weight::WeightFormat;
 use twoclock_shaders::program::{CountId, Program, Slice, StepArgs};
 use twoclock_tests::{Case, Noise, Weights, gpu};
 
@@ -25,9 +25,9 @@ struct Problem {
 }
 
 impl Problem {
-    fn new(seed: u64, format: WeightFormat, rows: usize, k: usize, tokens: usize) -> Self {
+    fn new(seed: u64, dtype: DType, rows: usize, k: usize, tokens: usize) -> Self {
         let mut noise = Noise::new(seed);
-        let weights = Weights::random(&mut noise, format, rows, k);
+        let weights = Weights::random(&mut noise, dtype, rows, k);
         let x = noise.f32s(tokens * k);
         // Every other shape behaves as the matmul after a norm.
         let rstd = (rows % 2 == 1).then(|| (0..tokens).map(|_| 1.5 + noise.f32()).collect());
@@ -96,7 +96,7 @@ impl Problem {
         let products = self.weights.values[row * k..][..k]
             .iter()
             .zip(&self.x[token * k..][..k])
-            .map(|(&w, &x)| w * f64::from(x));
+            .map(|(&w, &x)| f64::from(w) * f64::from(x));
         let (sum, size) = products.fold((0.0, 0.0), |(s, a), p| (s + p, a + p.abs()));
         let rstd = self.rstd.as_ref().map_or(1.0, |r| f64::from(r[token]));
         (sum * rstd, size * rstd)
@@ -133,14 +133,20 @@ const SHAPES: [(usize, usize); 7] = [
     (9, 8352),
 ];
 
+/// Enough for formats that differ from those above in how codes and scales are read.
+const FEW_SHAPES: [(usize, usize); 3] = [(7, 32), (65, 320), (192, 576)];
+
+/// The same in super-blocks of 256.
+const SUPER_SHAPES: [(usize, usize); 3] = [(7, 256), (65, 1280), (192, 768)];
+
 const TOKENS: [usize; 10] = [1, 2, 3, 7, 8, 9, 34, 64, 65, 130];
 
-fn check(format: WeightFormat) {
+fn check(dtype: DType, shapes: &[(usize, usize)]) {
     let caps = gpu().caps().clone();
     let regimes = Regime::all(&caps);
-    for (rows, k) in SHAPES {
-        let problem = Problem::new((rows * k) as u64, format, rows, k, 130);
-        let what = |regime: Regime, n: usize| format!("{format:?} {rows} × {k} × {n}, {regime:?}");
+    for &(rows, k) in shapes {
+        let problem = Problem::new((rows * k) as u64, dtype, rows, k, 130);
+        let what = |regime: Regime, n: usize| format!("{dtype} {rows} × {k} × {n}, {regime:?}");
 
         let regime = Regime::choose(&Caps::reference(), 130);
         let reference = problem
@@ -182,32 +188,82 @@ fn check(format: WeightFormat) {
 
 #[test]
 fn f32_all_regimes_same_bits() {
-    check(WeightFormat::F32);
+    check(DType::F32, &SHAPES);
 }
 
 #[test]
 fn f16_all_regimes_same_bits() {
-    check(WeightFormat::F16);
+    check(DType::F16, &SHAPES);
 }
 
 #[test]
 fn bf16_all_regimes_same_bits() {
-    check(WeightFormat::BF16);
+    check(DType::BF16, &FEW_SHAPES);
 }
 
 #[test]
 fn q8_0_all_regimes_same_bits() {
-    check(WeightFormat::Q8_0);
+    check(DType::Q8_0, &SHAPES);
 }
 
 #[test]
 fn q4_0_all_regimes_same_bits() {
-    check(WeightFormat::Q4_0);
+    check(DType::Q4_0, &SHAPES);
 }
 
 #[test]
 fn q4_1_all_regimes_same_bits() {
-    check(WeightFormat::Q4_1);
+    check(DType::Q4_1, &FEW_SHAPES);
+}
+
+#[test]
+fn q5_0_all_regimes_same_bits() {
+    check(DType::Q5_0, &FEW_SHAPES);
+}
+
+#[test]
+fn q5_1_all_regimes_same_bits() {
+    check(DType::Q5_1, &FEW_SHAPES);
+}
+
+#[test]
+fn iq4_nl_all_regimes_same_bits() {
+    check(DType::Iq4Nl, &FEW_SHAPES);
+}
+
+#[test]
+fn mxfp4_all_regimes_same_bits() {
+    check(DType::Mxfp4, &FEW_SHAPES);
+}
+
+#[test]
+fn q2_k_all_regimes_same_bits() {
+    check(DType::Q2K, &SUPER_SHAPES);
+}
+
+#[test]
+fn q3_k_all_regimes_same_bits() {
+    check(DType::Q3K, &SUPER_SHAPES);
+}
+
+#[test]
+fn q4_k_all_regimes_same_bits() {
+    check(DType::Q4K, &SUPER_SHAPES);
+}
+
+#[test]
+fn q5_k_all_regimes_same_bits() {
+    check(DType::Q5K, &SUPER_SHAPES);
+}
+
+#[test]
+fn q6_k_all_regimes_same_bits() {
+    check(DType::Q6K, &SUPER_SHAPES);
+}
+
+#[test]
+fn iq4_xs_all_regimes_same_bits() {
+    check(DType::Iq4Xs, &SUPER_SHAPES);
 }
 
 /// Figures, not a check: GB/s of weights, GFLOP/s, and the first launch (compilation included; run
@@ -216,25 +272,25 @@ fn q4_1_all_regimes_same_bits() {
 #[ignore = "prints figures; run by name with --nocapture in a release build"]
 fn perf() {
     let caps = gpu().caps().clone();
-    let formats = [
-        (
-            WeightFormat::Q4_1,
+    let square = vec![(576, 576)];
+    let formats = DType::ALL.map(|dtype| match dtype {
+        DType::Q4_1 => (
+            dtype,
             vec![(576, 576), (192, 576), (1536, 576), (576, 1536)],
         ),
-        (WeightFormat::Q8_0, vec![(49152, 576), (576, 576)]),
-        (WeightFormat::Q4_0, vec![(576, 576)]),
-        (WeightFormat::F16, vec![(576, 576)]),
-        (WeightFormat::BF16, vec![(576, 576)]),
-        (WeightFormat::F32, vec![(576, 576)]),
-    ];
+        DType::Q8_0 => (dtype, vec![(49152, 576), (576, 576)]),
+        _ if dtype.block_elements() == 256 => (dtype, vec![(576, 512)]),
+        _ => (dtype, square.clone()),
+    });
     println!("format rows × k × tokens: first launch | median | GB/s of weights | GFLOP/s");
-    for (format, shapes) in formats {
+    for (dtype, shapes) in formats {
         for (rows, k) in shapes {
             for tokens in [1, 2, 4, 8, 34, 512] {
                 if rows * tokens > 1 << 20 {
                     continue;
                 }
-                let problem = Problem::new(1, format, rows, k, tokens);
+                let problem = Problem::new(1, dtype, rows, k, tokens);
+                let format = problem.weights.format;
                 let regime = Regime::choose(&caps, tokens as u32);
                 let case = problem.case(regime, tokens);
                 let gpu = &mut *gpu();
@@ -263,7 +319,7 @@ fn perf() {
                 let median = times[4];
                 let bytes = rows as f64 * format.row_bytes(k as u32 / 32) as f64;
                 println!(
-                    "{format:?} {rows} × {k} × {tokens} {}: {:.0} ms | {:.3} ms | {:.2} | {:.1}",
+                    "{dtype} {rows} × {k} × {tokens} {}: {:.0} ms | {:.3} ms | {:.2} | {:.1}",
                     regime.key(format, ActLayout::Rows).body,
                     first * 1e3,
                     median * 1e3,

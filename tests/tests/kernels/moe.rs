@@ -1,5 +1,6 @@
 //! The kernels of a mixture of experts: routing, the products with chosen experts, their sum.
 
+use twoclock_core::weights::DType;
 use twoclock_shaders::caps::{Caps, DeviceKind};
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::Executor as _;
@@ -7,7 +8,6 @@ use twoclock_shaders::kernels::act::ActLayout;
 use twoclock_shaders::kernels::moe_matmul::{self, MoeMatmulParams};
 use twoclock_shaders::kernels::moe_route::{self, MoeRouteParams};
 use twoclock_shaders::kernels::moe_sum::{self, MoeSumParams};
-use twoclock_shaders::kernels::weight::WeightFormat;
 use twoclock_shaders::program::CountId;
 use twoclock_tests::{Case, Noise, Weights, assert_close, gpu};
 
@@ -91,10 +91,12 @@ const UNTOUCHED: f32 = -777.0;
 fn multiplies_with_the_chosen_experts() {
     const FIRST: u32 = 2;
     const EXPERTS: u32 = 3;
-    for &format in WeightFormat::ALL {
+    for dtype in DType::ALL {
         for (rows, k, tokens, chosen, shared) in [(5, 96, 3, 2, true), (40, 320, 2, 3, false)] {
+            let k = usize::next_multiple_of(k, dtype.block_elements());
             let mut noise = Noise::new(u64::from(rows));
-            let weights = Weights::random(&mut noise, format, (rows * EXPERTS) as usize, k);
+            let weights = Weights::random(&mut noise, dtype, (rows * EXPERTS) as usize, k);
+            let format = weights.format;
             let count = (tokens * chosen) as usize;
             let inputs = if shared { tokens as usize } else { count };
             let x = noise.f32s(inputs * k);
@@ -118,7 +120,7 @@ fn multiplies_with_the_chosen_experts() {
             for caps in kinds() {
                 let mut ws = weights.ws.clone();
                 ws.resize(ws.len().max(4), 0);
-                let what = format!("{format:?} {:?} {params:?}", caps.kind);
+                let what = format!("{dtype} {:?} {params:?}", caps.kind);
                 let case = Case {
                     inputs: vec![
                         x.clone().into(),
@@ -166,7 +168,7 @@ fn multiplies_with_the_chosen_experts() {
                             let (sum, size) = weights.values[row * k..][..k]
                                 .iter()
                                 .zip(&x[input * k..])
-                                .map(|(&w, &x)| w * f64::from(x))
+                                .map(|(&w, &x)| f64::from(w) * f64::from(x))
                                 .fold((0.0, 0.0), |(s, a), p: f64| (s + p, a + p.abs()));
                             let scale = if shared { f64::from(rstd[input]) } else { 1.0 };
                             assert!(
@@ -180,7 +182,7 @@ fn multiplies_with_the_chosen_experts() {
                 }
                 bodies.push(device);
             }
-            assert_eq!(bodies[0], bodies[1], "{format:?} {params:?}: bodies");
+            assert_eq!(bodies[0], bodies[1], "{dtype} {params:?}: bodies");
         }
     }
 }

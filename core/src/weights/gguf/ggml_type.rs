@@ -72,15 +72,8 @@ impl GgmlType {
 
     /// The type to compute with, if the engine has it.
     pub fn dtype(self) -> Option<DType> {
-        Some(match self.0 {
-            0 => DType::F32,
-            1 => DType::F16,
-            2 => DType::Q4_0,
-            3 => DType::Q4_1,
-            8 => DType::Q8_0,
-            30 => DType::BF16,
-            _ => return None,
-        })
+        let name = self.name();
+        DType::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
 }
 
@@ -93,12 +86,14 @@ mod tests {
         for (id, name, elements, bytes) in TYPES {
             let ty = GgmlType::from_id(id).unwrap();
             assert_eq!(ty.block(), (elements, bytes));
+            assert_eq!(ty.name(), name);
             if let Some(dtype) = ty.dtype() {
-                assert_eq!(dtype.name(), name);
                 assert_eq!(dtype.block_elements() as u64, elements);
                 assert_eq!(dtype.block_bytes() as u64, bytes);
             }
         }
+        let computed = TYPES.iter().filter(|t| GgmlType(t.0).dtype().is_some());
+        assert_eq!(computed.count(), DType::ALL.len());
         assert!(GgmlType::from_id(4).is_none());
     }
 }

@@ -1,14 +1,14 @@
-// BF16: the upper halves of singles, two a word, four chunks a group; no scales.
-fn pair(v: u32) -> vec2<f32> {
-  return vec2<f32>(bitcast<f32>(v << 16u), bitcast<f32>(v & 0xffff0000u));
+// Codes of 16 bits, two a word, four chunks a group; the scale module widens a word's pair.
+fn plane_words(groups: u32) -> u32 {
+  return 0u;
 }
 
 fn chunk(row: u32, groups: u32, group: u32, piece: u32) -> vec4<u32> {
   return w[row * 4u * groups + span_order(groups, 4u, 4u * (group & 3u) + piece, group >> 2u)];
 }
 
-// The group's 32 weights.
-fn group_weights(row: u32, groups: u32, group: u32) -> array<vec4<f32>, 8> {
+// The group's 32 codes.
+fn group_codes(row: u32, groups: u32, group: u32) -> array<vec4<f32>, 8> {
   let a = chunk(row, groups, group, 0u);
   let b = chunk(row, groups, group, 1u);
   let c = chunk(row, groups, group, 2u);
@@ -20,17 +20,8 @@ fn group_weights(row: u32, groups: u32, group: u32) -> array<vec4<f32>, 8> {
     vec4<f32>(pair(d.x), pair(d.y)), vec4<f32>(pair(d.z), pair(d.w)));
 }
 
-fn group_scale(row: u32, groups: u32, group: u32) -> vec2<f32> {
-  return vec2<f32>();
-}
-
-// a + what a group adds: its dot.
-fn group_add(a: f32, dot: f32, sum: f32, scale: vec2<f32>) -> f32 {
-  return a + dot;
-}
-
-// Elements 4 k4 .. 4 k4 + 3 of a row.
-fn dequant4(row: u32, groups: u32, k4: u32) -> vec4<f32> {
+// Codes 4 k4 .. 4 k4 + 3 of a row.
+fn codes4(row: u32, groups: u32, k4: u32) -> vec4<f32> {
   let v = chunk(row, groups, k4 >> 3u, (k4 >> 1u) & 3u);
   let words = select(v.xy, v.zw, (k4 & 1u) == 1u);
   return vec4<f32>(pair(words.x), pair(words.y));
