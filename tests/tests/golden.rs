@@ -25,9 +25,14 @@ fn gguf(path: &str) -> Checkpoint {
     Checkpoint::from_gguf(golden_bytes(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-fn run(executor: impl Executor, checkpoint: &Checkpoint, expected: &[Expected]) -> Vec<Completion> {
+fn run(
+    executor: impl Executor,
+    checkpoint: &Checkpoint,
+    expected: &[Expected],
+    max_model_len: usize,
+) -> Vec<Completion> {
     let config = SchedulerConfig {
-        max_model_len: 128,
+        max_model_len,
         max_num_batched_tokens: 96,
         num_blocks: 17,
         ..SchedulerConfig::default()
@@ -77,38 +82,84 @@ fn compare(what: &str, completions: &[Completion], expected: &[Expected], vocab:
 }
 
 fn check(name: &str, expected: &str, checkpoint: &Checkpoint) {
-    let expected = Expected::read(expected);
+    check_at(128, name, &Expected::read(expected), checkpoint);
+}
+
+/// With sequences of at most `max_model_len` tokens.
+fn check_at(max_model_len: usize, name: &str, expected: &[Expected], checkpoint: &Checkpoint) {
     let vocab = checkpoint.config.vocab_size;
-    let cpu = run(CpuExecutor::default(), checkpoint, &expected);
-    compare(&format!("{name} on the reference"), &cpu, &expected, vocab);
-    let device = run(&mut *gpu(), checkpoint, &expected);
-    compare(&format!("{name} on the device"), &device, &expected, vocab);
+    let cpu = run(CpuExecutor::default(), checkpoint, expected, max_model_len);
+    compare(&format!("{name} on the reference"), &cpu, expected, vocab);
+    let device = run(&mut *gpu(), checkpoint, expected, max_model_len);
+    compare(&format!("{name} on the device"), &device, expected, vocab);
+}
+
+/// A checkpoint of `models`, whose configuration says the same in both forms.
+fn hf_model(name: &'static str) -> Checkpoint {
+    let dir: &'static str = format!("models/{name}").leak();
+    let hub = hf(dir, "config.json");
+    assert_eq!(hub.config, hf(dir, "config_v5.json").config, "{name}");
+    hub
+}
+
+macro_rules! checkpoints {
+    ($($name:ident),* $(,)?) => {
+        $(#[test]
+        fn $name() {
+            check(stringify!($name), stringify!($name), &hf_model(stringify!($name)));
+        })*
+    };
+}
+
+checkpoints![
+    llama,
+    llama_bias,
+    llama_tied_linear,
+    mistral,
+    mistral_full,
+    mixtral,
+    qwen2,
+    qwen2_swa,
+    qwen2_yarn,
+    qwen3,
+    qwen3_moe,
+    gemma,
+    gemma2,
+    gemma3_text,
+    phi3,
+    phi3_longrope_short,
+    phi4_mini,
+    smollm3,
+];
+
+/// The short divisors serve sequences within the original context of 8 tokens, the long ones
+/// those beyond. The reference chooses by each length; an engine has to choose once.
+#[test]
+fn phi3_longrope_long() {
+    let name = "phi3_longrope_long";
+    let checkpoint = hf_model(name);
+    let mut expected = Expected::read(name);
+    check_at(128, name, &expected[1..], &checkpoint);
+    expected.truncate(1);
+    expected[0].greedy.truncate(7);
+    check_at(8, name, &expected, &checkpoint);
 }
 
 #[test]
-fn llama_bf16_sharded_with_llama3_rope() {
-    check("llama", "llama", &hf("models/llama", "config.json"));
-    check("llama v5", "llama", &hf("models/llama", "config_v5.json"));
-}
-
-#[test]
-fn llama_f16_with_biases() {
-    check(
-        "llama_bias",
-        "llama_bias",
-        &hf("models/llama_bias", "config.json"),
-    );
-}
-
-#[test]
-fn llama_f32_tied_with_linear_rope() {
-    let checkpoint = hf("models/llama_tied_linear", "config.json");
-    check("llama_tied_linear", "llama_tied_linear", &checkpoint);
-}
-
-#[test]
-fn llama_as_gguf() {
-    check("gguf llama", "llama", &gguf("gguf_archs/llama.gguf"));
+fn gguf_architectures() {
+    for name in [
+        "llama",
+        "mistral_full",
+        "mixtral",
+        "qwen2",
+        "qwen3",
+        "qwen3_moe",
+        "gemma",
+        "smollm3",
+    ] {
+        let checkpoint = gguf(&format!("gguf_archs/{name}.gguf"));
+        check(&format!("gguf {name}"), name, &checkpoint);
+    }
 }
 
 fn check_gguf(names: &[&str]) {

@@ -2,7 +2,7 @@
 //! files say about text, whichever format they have. Knows no device and reads no tensor data until
 //! it is asked for rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,9 @@ use serde_json::Value;
 
 use super::block::dequantize;
 use super::gguf::Gguf;
-use super::names::{ROPE_FREQS, expected_tensors, is_derived};
+use super::names::{
+    ROPE_FACTORS, ROPE_FREQS, canonical, expected_tensors, fused, hf_name, is_derived,
+};
 use super::safetensors::{open, open_if_there, read_directory};
 use super::source::{ByteSource, ModelFiles, read_all, read_vec};
 use super::{DType, WeightsError, config_gguf, config_hf};
@@ -68,6 +70,35 @@ impl TensorInfo {
     /// Elements.
     pub fn elements(&self) -> u64 {
         self.shape.iter().map(|&d| d as u64).product()
+    }
+
+    /// Tensors that are its rows one after the other, by name and number of rows.
+    fn split(&self, parts: &[(String, usize)]) -> Result<Vec<Self>, WeightsError> {
+        let rows: usize = parts.iter().map(|(_, rows)| rows).sum();
+        if self.shape.len() < 2 || rows != self.rows() {
+            return Err(WeightsError::Shape {
+                file: self.source.name().to_owned(),
+                tensor: self.name.clone(),
+                found: self.shape.clone(),
+                expected: vec![rows, self.cols()],
+            });
+        }
+        // A tensor's bytes are its rows one after the other; the readers checked the product.
+        let row_bytes = self.bytes / rows.max(1) as u64;
+        let mut offset = self.offset;
+        let parts = parts.iter().map(|(name, rows)| {
+            let bytes = row_bytes * *rows as u64;
+            offset += bytes;
+            Self {
+                name: name.clone(),
+                shape: vec![*rows, self.cols()],
+                offset: offset - bytes,
+                bytes,
+                source: Arc::clone(&self.source),
+                ..*self
+            }
+        });
+        Ok(parts.collect())
     }
 
     /// The bytes of some rows, as they are in the file: `rows.len() · dtype.row_bytes(cols)`.
@@ -210,10 +241,18 @@ impl Checkpoint {
         let config = config_gguf::model_config(&gguf)?;
         let mut tensors = BTreeMap::new();
         for entry in &gguf.tensors {
-            if entry.name == ROPE_FREQS {
+            if entry.name == ROPE_FREQS || ROPE_FACTORS.contains(&entry.name.as_str()) {
                 continue;
             }
-            let name = config_gguf::tensor_name(file, &entry.name)?;
+            let name = hf_name(&entry.name, &config).ok_or_else(|| {
+                let found = "no tensor that a model here has";
+                WeightsError::unsupported(
+                    file,
+                    format!("tensor {}", entry.name),
+                    found,
+                    format!("the tensors of {:?} models", config.architecture),
+                )
+            })?;
             let tensor = TensorInfo {
                 dtype: config_gguf::tensor_dtype(file, &entry.name, entry.ggml_type)?,
                 shape: entry.shape.clone(),
@@ -222,7 +261,7 @@ impl Checkpoint {
                 bytes: entry.bytes,
                 name: name.clone(),
             };
-            tensors.insert(name, tensor);
+            insert(&mut tensors, tensor, &config)?;
         }
         let string = |key: &str| {
             let value = gguf.metadata.get(key)?;
@@ -267,8 +306,13 @@ impl Checkpoint {
             generation.as_ref().map(|value| (GENERATION, value)),
         )?;
         let found = read_directory(files)?;
-        let mut tensors = found.tensors;
-        tensors.retain(|name, _| !is_derived(name));
+        let mut tensors = BTreeMap::new();
+        for (name, mut tensor) in found.tensors {
+            if !is_derived(&name) {
+                tensor.name = canonical(&name);
+                insert(&mut tensors, tensor, &config)?;
+            }
+        }
         // A tied model may store the shared table a second time.
         if config.tie_word_embeddings {
             tensors.remove("lm_head.weight");
@@ -296,25 +340,26 @@ impl Checkpoint {
         file_bytes: u64,
         [architecture, name, license]: [Option<String>; 3],
     ) -> Result<Self, WeightsError> {
-        let expected: BTreeMap<_, _> = expected_tensors(&config).into_iter().collect();
-        for (name, shape) in &expected {
-            let tensor = find(&tensors, file, name)?;
-            if tensor.shape != *shape {
+        let mut expected = BTreeSet::new();
+        for (name, shape) in expected_tensors(&config) {
+            let tensor = find(&tensors, file, &name)?;
+            if tensor.shape != shape {
                 return Err(WeightsError::Shape {
                     file: tensor.source.name().to_owned(),
-                    tensor: name.clone(),
+                    tensor: name,
                     found: tensor.shape.clone(),
-                    expected: shape.clone(),
+                    expected: shape,
                 });
             }
+            expected.insert(name);
         }
         // A tensor left over would be a part of the model that is silently not computed.
-        if let Some(extra) = tensors.keys().find(|name| !expected.contains_key(*name)) {
+        if let Some(extra) = tensors.keys().find(|name| !expected.contains(*name)) {
             return Err(WeightsError::unsupported(
                 file,
                 format!("tensor {extra}"),
                 "beyond what the configuration describes",
-                "dense llama models",
+                format!("the tensors of such a {:?} model", config.architecture),
             ));
         }
         let mut dtypes: Vec<DTypeShare> = Vec::new();
@@ -362,6 +407,24 @@ impl Checkpoint {
 /// [`WeightsError`], naming file and key.
 pub fn gguf_vocabulary(source: Arc<dyn ByteSource>) -> Result<Option<Vocabulary>, WeightsError> {
     config_gguf::vocabulary(&Gguf::read(source)?)
+}
+
+/// Puts a tensor under its name, or the tensors it holds under theirs.
+fn insert(
+    tensors: &mut BTreeMap<String, TensorInfo>,
+    tensor: TensorInfo,
+    config: &ModelConfig,
+) -> Result<(), WeightsError> {
+    match fused(&tensor.name, config) {
+        None => {
+            tensors.insert(tensor.name.clone(), tensor);
+        }
+        Some(parts) => {
+            let parts = tensor.split(&parts)?;
+            tensors.extend(parts.into_iter().map(|part| (part.name.clone(), part)));
+        }
+    }
+    Ok(())
 }
 
 fn find<'a>(

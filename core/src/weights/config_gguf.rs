@@ -1,167 +1,23 @@
 //! From GGUF's keys to a [`ModelConfig`], a [`Vocabulary`] and the chat template. Owns the meaning
-//! of the keys; knows no tensor data but the divisors of the rotary frequencies.
+//! of the keys that all families share; knows no tensor data but the divisors of the rotary
+//! frequencies.
 
 use super::WeightsError;
-use super::gguf::{GgmlType, Gguf, GgufTensor, Value};
-use super::names::{ROPE_FREQS, hf_name};
+use super::families::{self, yarn_attention_factor};
+use super::gguf::{GgmlType, Gguf, Value};
+use super::keys::{Keys, keys, tensor};
+use super::names::{ROPE_FACTORS, ROPE_FREQS};
 use super::source::read_vec;
 use crate::config::{
-    Architecture, END_OF_GENERATION_TOKENS, LayerConfig, MAX_LAYERS, ModelConfig, RopePairing,
-    RopeParameters, RopeScaling, TextAssets, TokenKind, TokenizerAsset, Vocabulary,
+    END_OF_GENERATION_TOKENS, LayerConfig, MAX_LAYERS, ModelConfig, MoeConfig, RopeParameters,
+    RopeScaling, TextAssets, TokenKind, TokenizerAsset, Vocabulary,
 };
 use crate::types::TokenId;
 
-/// The keys of one file, with errors that name it.
-struct Keys<'a> {
-    gguf: &'a Gguf,
-    architecture: &'a str,
-}
-
-impl<'a> Keys<'a> {
-    fn file(&self) -> &str {
-        self.gguf.source.name()
-    }
-
-    /// `llama.` and the rest of a key.
-    fn full(&self, key: &str) -> String {
-        format!("{}.{key}", self.architecture)
-    }
-
-    fn wrong(&self, key: &str, value: &Value, expected: &str) -> WeightsError {
-        WeightsError::malformed(self.file(), key, value, expected)
-    }
-
-    fn missing(&self, key: &str) -> WeightsError {
-        WeightsError::MissingField {
-            file: self.file().to_owned(),
-            field: key.to_owned(),
-            remedy: "convert the model again with a current converter".to_owned(),
-        }
-    }
-
-    fn get(&self, key: &str) -> Option<&'a Value> {
-        self.gguf.metadata.get(key)
-    }
-
-    /// A count; an array of equal counts (one a layer) stands for the count.
-    fn count(&self, key: &str) -> Result<Option<usize>, WeightsError> {
-        let key = self.full(key);
-        let Some(value) = self.get(&key) else {
-            return Ok(None);
-        };
-        let number = if let Some(items) = value.as_integers() {
-            match items.split_first() {
-                Some((first, rest)) if rest.iter().all(|x| x == first) => {
-                    u64::try_from(*first).ok()
-                }
-                _ => {
-                    return Err(WeightsError::unsupported(
-                        self.file(),
-                        key,
-                        "an array of different numbers",
-                        "one number for all layers",
-                    ));
-                }
-            }
-        } else {
-            value.as_u64()
-        };
-        number
-            .and_then(|n| usize::try_from(n).ok())
-            .map(Some)
-            .ok_or_else(|| self.wrong(&key, value, "it must be a count"))
-    }
-
-    fn need_count(&self, key: &str) -> Result<usize, WeightsError> {
-        self.count(key)?
-            .ok_or_else(|| self.missing(&self.full(key)))
-    }
-
-    fn float(&self, key: &str) -> Result<Option<f32>, WeightsError> {
-        let key = self.full(key);
-        match self.get(&key) {
-            None => Ok(None),
-            // Files hold f32, which the widening kept.
-            Some(value) => match value.as_f64() {
-                Some(x) => Ok(Some(x as f32)),
-                None => Err(self.wrong(&key, value, "it must be a number")),
-            },
-        }
-    }
-
-    fn bool(&self, key: &str) -> Result<Option<bool>, WeightsError> {
-        match self.get(key) {
-            None => Ok(None),
-            Some(value) => value
-                .as_bool()
-                .map(Some)
-                .ok_or_else(|| self.wrong(key, value, "it must be true or false")),
-        }
-    }
-
-    fn string(&self, key: &str) -> Result<Option<&'a str>, WeightsError> {
-        match self.get(key) {
-            None => Ok(None),
-            Some(value) => value
-                .as_str()
-                .map(Some)
-                .ok_or_else(|| self.wrong(key, value, "it must be text")),
-        }
-    }
-
-    fn token(&self, key: &str, vocab_size: usize) -> Result<Option<TokenId>, WeightsError> {
-        let Some(value) = self.get(key) else {
-            return Ok(None);
-        };
-        match value.as_u64() {
-            Some(id) if id < vocab_size as u64 => Ok(TokenId::try_from(id).ok()),
-            // Writers say "none" with the largest value of the type.
-            Some(id) if id == u64::from(u32::MAX) => Ok(None),
-            _ => Err(self.wrong(
-                key,
-                value,
-                &format!("it must be an id below the vocabulary's {vocab_size}"),
-            )),
-        }
-    }
-}
-
-fn keys(gguf: &Gguf) -> Result<Keys<'_>, WeightsError> {
-    let mut keys = Keys {
-        gguf,
-        architecture: "",
-    };
-    keys.architecture = keys
-        .string("general.architecture")?
-        .ok_or_else(|| keys.missing("general.architecture"))?;
-    Ok(keys)
-}
-
-fn tensor<'a>(gguf: &'a Gguf, name: &str) -> Option<&'a GgufTensor> {
-    gguf.tensors.iter().find(|t| t.name == name)
-}
-
-/// The configuration of a llama-shaped GGUF file.
+/// The configuration of a GGUF file.
 pub(super) fn model_config(gguf: &Gguf) -> Result<ModelConfig, WeightsError> {
     let keys = keys(gguf)?;
-    if keys.architecture != "llama" {
-        return Err(WeightsError::unsupported(
-            keys.file(),
-            "general.architecture",
-            format!("{:?}", keys.architecture),
-            "llama",
-        ));
-    }
-    if let Some(experts) = keys.count("expert_count")?
-        && experts > 0
-    {
-        return Err(WeightsError::unsupported(
-            keys.file(),
-            keys.full("expert_count"),
-            experts,
-            "dense feed-forward networks (no experts)",
-        ));
-    }
+    let family = families::of_gguf(&keys)?;
     let hidden_size = keys.need_count("embedding_length")?;
     let num_attention_heads = keys.need_count("attention.head_count")?;
     let head_dim = match keys.count("attention.key_length")? {
@@ -178,17 +34,15 @@ pub(super) fn model_config(gguf: &Gguf) -> Result<ModelConfig, WeightsError> {
                 )
             })?,
     };
-    for key in ["attention.value_length", "rope.dimension_count"] {
-        if let Some(dim) = keys.count(key)?
-            && dim != head_dim
-        {
-            return Err(WeightsError::unsupported(
-                keys.file(),
-                keys.full(key),
-                dim,
-                format!("the same as the key length, {head_dim}"),
-            ));
-        }
+    if let Some(dim) = keys.count("attention.value_length")?
+        && dim != head_dim
+    {
+        return Err(WeightsError::unsupported(
+            keys.file(),
+            keys.full("attention.value_length"),
+            dim,
+            format!("the same as the key length, {head_dim}"),
+        ));
     }
     let vocab_size = match keys.count("vocab_size")? {
         Some(size) => size,
@@ -202,8 +56,10 @@ pub(super) fn model_config(gguf: &Gguf) -> Result<ModelConfig, WeightsError> {
             .any(|t| t.name.ends_with(".bias") && parts.iter().any(|part| t.name.contains(part)))
     };
     let num_hidden_layers = keys.need_count("block_count")?;
-    let config = ModelConfig {
-        architecture: Architecture::Llama,
+    let rotary_dim = keys.count("rope.dimension_count")?.unwrap_or(head_dim);
+    let max_position_embeddings = keys.need_count("context_length")?;
+    let mut config = ModelConfig {
+        architecture: family.architecture,
         vocab_size,
         hidden_size,
         intermediate_size: keys.need_count("feed_forward_length")?,
@@ -213,27 +69,56 @@ pub(super) fn model_config(gguf: &Gguf) -> Result<ModelConfig, WeightsError> {
             .count("attention.head_count_kv")?
             .unwrap_or(num_attention_heads),
         head_dim,
-        max_position_embeddings: keys.need_count("context_length")?,
+        max_position_embeddings,
         rms_norm_eps: keys
             .float("attention.layer_norm_rms_epsilon")?
             .ok_or_else(|| keys.missing(&keys.full("attention.layer_norm_rms_epsilon")))?,
         embedding_scale: 1.0,
-        attention_scale: 1.0 / (head_dim as f32).sqrt(),
+        attention_scale: keys
+            .float("attention.scale")?
+            .filter(|&scale| scale != 0.0)
+            .unwrap_or(1.0 / (head_dim as f32).sqrt()),
         layers: vec![LayerConfig::default(); num_hidden_layers.min(MAX_LAYERS)],
-        rotary_dim: head_dim,
+        rotary_dim,
         rope: RopeParameters {
             theta: keys.float("rope.freq_base")?.unwrap_or(10_000.0),
-            scaling: rope_scaling(&keys, head_dim)?,
+            scaling: rope_scaling(&keys, rotary_dim, max_position_embeddings)?,
         },
-        rope_pairing: RopePairing::Interleaved,
+        // Converters permute the q and k rows of llama's kin, and of nobody else.
+        rope_pairing: family.gguf_pairing,
         tie_word_embeddings: tensor(gguf, "output.weight").is_none(),
-        qkv_bias: has_bias(&[".attn_q.", ".attn_k.", ".attn_v."]),
+        qkv_bias: has_bias(&[".attn_q.", ".attn_k.", ".attn_v.", ".attn_qkv."]),
         o_bias: has_bias(&[".attn_output."]),
         mlp_bias: has_bias(&[".ffn_gate.", ".ffn_up.", ".ffn_down."]),
         bos_token_id: keys.token("tokenizer.ggml.bos_token_id", vocab_size)?,
         eos_token_ids: end_of_generation(&keys, vocab_size)?,
         ..ModelConfig::default()
     };
+    for (key, neutral) in [
+        ("residual_scale", 1.0),
+        ("logit_scale", 1.0),
+        ("embedding_scale", 1.0),
+        ("expert_weights_scale", 1.0),
+        ("attention.clamp_kqv", 0.0),
+        ("attention.max_alibi_bias", 0.0),
+        ("expert_shared_count", 0.0),
+        ("expert_group_count", 0.0),
+        ("leading_dense_block_count", 0.0),
+    ] {
+        if let Some(found) = keys.float(key)?
+            && found != neutral
+            && found != 0.0
+        {
+            let supported = format!("{neutral}, or no such key");
+            return Err(WeightsError::unsupported(
+                keys.file(),
+                keys.full(key),
+                found,
+                supported,
+            ));
+        }
+    }
+    (family.gguf_fill)(&keys, &mut config)?;
     config.check().map_err(|source| WeightsError::Config {
         file: keys.file().to_owned(),
         source,
@@ -241,7 +126,38 @@ pub(super) fn model_config(gguf: &Gguf) -> Result<ModelConfig, WeightsError> {
     Ok(config)
 }
 
-fn rope_scaling(keys: &Keys<'_>, head_dim: usize) -> Result<RopeScaling, WeightsError> {
+/// The experts of a file that has them; softmax routing whose weights sum to 1.
+pub(super) fn experts(
+    keys: &Keys<'_>,
+    config: &mut ModelConfig,
+    moe_intermediate_size: usize,
+) -> Result<(), WeightsError> {
+    let num_experts = keys.need_count("expert_count")?;
+    if let Some(function) = keys.count("expert_gating_func")?
+        && function > 1
+    {
+        return Err(WeightsError::unsupported(
+            keys.file(),
+            keys.full("expert_gating_func"),
+            function,
+            "softmax (1)",
+        ));
+    }
+    config.moe = Some(MoeConfig {
+        num_experts,
+        num_experts_per_tok: keys.need_count("expert_used_count")?,
+        moe_intermediate_size,
+        norm_topk_prob: true,
+    });
+    config.layers.iter_mut().for_each(|layer| layer.moe = true);
+    Ok(())
+}
+
+fn rope_scaling(
+    keys: &Keys<'_>,
+    rotary_dim: usize,
+    max_position_embeddings: usize,
+) -> Result<RopeScaling, WeightsError> {
     let file = keys.file();
     let key = keys.full("rope.scaling.type");
     // `rope.scale_linear` is what older writers used.
@@ -249,43 +165,97 @@ fn rope_scaling(keys: &Keys<'_>, head_dim: usize) -> Result<RopeScaling, Weights
         Some(factor) => Some(factor),
         None => keys.float("rope.scale_linear")?,
     };
-    let linear = match keys.string(&key)? {
-        None => factor.filter(|&f| f != 0.0 && f != 1.0),
-        Some("none") => None,
-        Some("linear") => {
-            Some(factor.ok_or_else(|| keys.missing(&keys.full("rope.scaling.factor")))?)
+    let need_factor = || factor.ok_or_else(|| keys.missing(&keys.full("rope.scaling.factor")));
+    let original = match keys.count("rope.scaling.original_context_length")? {
+        Some(length) => length,
+        None => max_position_embeddings,
+    };
+    let original_max_position_embeddings = u32::try_from(original).map_err(|_| {
+        let key = keys.full("rope.scaling.original_context_length");
+        WeightsError::malformed(file, key, original, "it must be below 2^32")
+    })?;
+    let attention_factor = keys.float("rope.scaling.attn_factor")?;
+    let by_key = match keys.string(&key)? {
+        None => factor
+            .filter(|&f| f != 0.0 && f != 1.0)
+            .map_or(RopeScaling::None, |factor| RopeScaling::Linear { factor }),
+        Some("none" | "longrope") => RopeScaling::None,
+        Some("linear") => RopeScaling::Linear {
+            factor: need_factor()?,
+        },
+        Some("yarn") => {
+            let factor = need_factor()?;
+            RopeScaling::Yarn {
+                factor,
+                beta_fast: keys.float("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
+                beta_slow: keys.float("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
+                original_max_position_embeddings,
+                truncate: true,
+                attention_factor: attention_factor.unwrap_or(1.0) * yarn_attention_factor(factor),
+            }
         }
         Some(other) => {
             return Err(WeightsError::unsupported(
                 file,
                 key,
                 format!("{other:?}"),
-                "none, linear, and the tensor rope_freqs.weight",
+                "none, linear, yarn, longrope, and the tensor rope_freqs.weight",
             ));
         }
     };
-    let Some(freqs) = tensor(keys.gguf, ROPE_FREQS) else {
-        return Ok(linear.map_or(RopeScaling::None, |factor| RopeScaling::Linear { factor }));
+    let by_tensor = match (
+        rope_factors(keys, ROPE_FREQS, rotary_dim)?,
+        rope_factors(keys, ROPE_FACTORS[0], rotary_dim)?,
+        rope_factors(keys, ROPE_FACTORS[1], rotary_dim)?,
+    ) {
+        (None, None, None) => return Ok(by_key),
+        (Some(factors), None, None) => RopeScaling::Factors(factors),
+        (None, Some(long_factor), Some(short_factor)) => RopeScaling::LongRope {
+            short_factor,
+            long_factor,
+            original_max_position_embeddings,
+            attention_factor: attention_factor.unwrap_or(1.0),
+        },
+        _ => {
+            return Err(WeightsError::unsupported(
+                file,
+                ROPE_FACTORS.join(" and "),
+                "one without the other, or together with rope_freqs.weight",
+                "both of them alone",
+            ));
+        }
     };
-    if linear.is_some() {
+    if by_key != RopeScaling::None {
         return Err(WeightsError::unsupported(
             file,
-            ROPE_FREQS,
-            "given together with linear scaling",
+            key,
+            "given together with tensors of rotary divisors",
             "one of the two",
         ));
     }
-    if freqs.ggml_type.name() != "F32" || freqs.shape != [head_dim / 2] {
+    Ok(by_tensor)
+}
+
+/// A tensor of divisors, one a rotary pair.
+fn rope_factors(
+    keys: &Keys<'_>,
+    name: &str,
+    rotary_dim: usize,
+) -> Result<Option<Vec<f32>>, WeightsError> {
+    let Some(freqs) = tensor(keys.gguf, name) else {
+        return Ok(None);
+    };
+    if freqs.ggml_type.name() != "F32" || freqs.shape != [rotary_dim / 2] {
         return Err(WeightsError::malformed(
-            file,
-            format!("tensor {ROPE_FREQS}"),
+            keys.file(),
+            format!("tensor {name}"),
             format!("{} of shape {:?}", freqs.ggml_type.name(), freqs.shape),
-            format!("it must be F32 of shape [{}]", head_dim / 2),
+            format!("it must be F32 of shape [{}]", rotary_dim / 2),
         ));
     }
-    let bytes = read_vec(&*keys.gguf.source, freqs.offset, freqs.bytes, ROPE_FREQS)?;
+    let bytes = read_vec(&*keys.gguf.source, freqs.offset, freqs.bytes, name)?;
     let (numbers, _) = bytes.as_chunks::<4>();
-    Ok(RopeScaling::Factors(
+    Ok(Some(
         numbers.iter().map(|&b| f32::from_le_bytes(b)).collect(),
     ))
 }
@@ -421,18 +391,6 @@ pub(super) fn text_assets(gguf: &Gguf) -> Result<TextAssets, WeightsError> {
         bos_token: text(vocabulary.as_ref().and_then(|v| v.bos)),
         eos_token: text(vocabulary.as_ref().and_then(|v| v.eos)),
         tokenizer: vocabulary.map(TokenizerAsset::Vocabulary),
-    })
-}
-
-/// The Hugging Face name of a tensor, or why there is none.
-pub(super) fn tensor_name(file: &str, gguf: &str) -> Result<String, WeightsError> {
-    hf_name(gguf).ok_or_else(|| {
-        WeightsError::unsupported(
-            file,
-            format!("tensor {gguf}"),
-            "no tensor of a llama model",
-            "dense llama models",
-        )
     })
 }
 

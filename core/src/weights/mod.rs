@@ -1,9 +1,10 @@
 //! Weights: sources of bytes, the file formats, and what a model loads from.
 //!
-//! `source` gives bytes; `gguf` and `safetensors` read headers; `block` says what quantized bytes mean; `config_gguf` and `config_hf` turn
-//! them into a [`ModelConfig`](crate::config::ModelConfig); [`checkpoint`] joins it all under
-//! Hugging Face names. Nothing here knows a device. Every parser is bounded: a length found in a
-//! file is compared with the bytes that are left before anything is allocated for it.
+//! `source` gives bytes; `gguf` and `safetensors` read headers; `block` says what quantized bytes
+//! mean; `config_gguf` and `config_hf`, with what each of `families` adds, turn headers into a
+//! [`ModelConfig`](crate::config::ModelConfig); [`checkpoint`] joins it all under Hugging Face names.
+//! Nothing here knows a device. Every parser is bounded: a length found in a file is compared with
+//! the bytes that are left before anything is allocated for it.
 
 use std::io;
 
@@ -14,7 +15,10 @@ pub mod checkpoint;
 mod config_gguf;
 mod config_hf;
 pub mod dtype;
+mod families;
+mod fields;
 pub mod gguf;
+mod keys;
 pub mod names;
 pub mod repack;
 pub mod safetensors;

@@ -1,36 +1,50 @@
 //! Tensor names: from GGUF's to Hugging Face's, which the engine uses throughout, and the list of
 //! tensors a configuration asks for. Knows no bytes.
 
-use crate::config::ModelConfig;
+use crate::config::{Architecture, ModelConfig};
 
-/// GGUF's per-layer names of llama-shaped models (after `blk.N.`, before `.weight` or `.bias`),
-/// and Hugging Face's (after `model.layers.N.`).
-const LAYER: [(&str, &str); 9] = [
+/// GGUF's per-layer names (after `blk.N.`, before `.weight` or `.bias`), and Hugging Face's (after
+/// `model.layers.N.`).
+const LAYER: [(&str, &str); 18] = [
     ("attn_norm", "input_layernorm"),
     ("attn_q", "self_attn.q_proj"),
     ("attn_k", "self_attn.k_proj"),
     ("attn_v", "self_attn.v_proj"),
+    ("attn_qkv", "self_attn.qkv_proj"),
+    ("attn_q_norm", "self_attn.q_norm"),
+    ("attn_k_norm", "self_attn.k_norm"),
     ("attn_output", "self_attn.o_proj"),
+    ("post_attention_norm", "post_attention_layernorm"),
     ("ffn_norm", "post_attention_layernorm"),
     ("ffn_gate", "mlp.gate_proj"),
     ("ffn_up", "mlp.up_proj"),
     ("ffn_down", "mlp.down_proj"),
+    ("post_ffw_norm", "post_feedforward_layernorm"),
+    ("ffn_gate_inp", "mlp.gate"),
+    ("ffn_gate_exps", "mlp.experts.gate_proj"),
+    ("ffn_up_exps", "mlp.experts.up_proj"),
+    ("ffn_down_exps", "mlp.experts.down_proj"),
 ];
 
 /// The divisors of the rotary frequencies, which are configuration rather than weights.
 pub const ROPE_FREQS: &str = "rope_freqs.weight";
 
-/// The Hugging Face name of a GGUF llama tensor, or `None` where llama has no such tensor.
+/// Divisors beyond and within the original context.
+pub const ROPE_FACTORS: [&str; 2] = ["rope_factors_long.weight", "rope_factors_short.weight"];
+
+/// The Hugging Face name of a GGUF tensor, or `None` where no family has such a tensor.
 ///
 /// ```
+/// use twoclock_core::config::ModelConfig;
 /// use twoclock_core::weights::names::hf_name;
+/// let config = ModelConfig::default();
 /// assert_eq!(
-///     hf_name("blk.3.attn_q.weight").as_deref(),
+///     hf_name("blk.3.attn_q.weight", &config).as_deref(),
 ///     Some("model.layers.3.self_attn.q_proj.weight")
 /// );
-/// assert_eq!(hf_name("blk.3.ffn_gate_exps.weight"), None);
+/// assert_eq!(hf_name("blk.3.ssm_in.weight", &config), None);
 /// ```
-pub fn hf_name(gguf: &str) -> Option<String> {
+pub fn hf_name(gguf: &str, config: &ModelConfig) -> Option<String> {
     match gguf {
         "token_embd.weight" => return Some("model.embed_tokens.weight".into()),
         "output_norm.weight" => return Some("model.norm.weight".into()),
@@ -38,14 +52,92 @@ pub fn hf_name(gguf: &str) -> Option<String> {
         _ => {}
     }
     let (layer, rest) = gguf.strip_prefix("blk.")?.split_once('.')?;
-    let (part, kind) = rest.split_once('.')?;
-    // Parsed and printed again, so that "blk.+1" or "blk.01" is no second name of a layer.
-    let number: u32 = layer.parse().ok()?;
-    if number.to_string() != layer || !matches!(kind, "weight" | "bias") {
+    let (part, kind) = rest.rsplit_once('.')?;
+    let number = plain_number(layer)?;
+    if !matches!(kind, "weight" | "bias") {
         return None;
     }
-    let (_, hf) = LAYER.iter().find(|(name, _)| *name == part)?;
+    let hf = |part: &str| {
+        LAYER
+            .iter()
+            .find(|(name, _)| *name == part)
+            .map(|&(_, hf)| hf)
+    };
+    let hf = match part {
+        "ffn_norm" => NormNames::of(config).before.to_owned(),
+        // Phi-3's holds the gate too.
+        "ffn_up" if config.architecture == Architecture::Phi3 => "mlp.gate_up_proj".to_owned(),
+        // Older files have a tensor for each expert.
+        _ => match part.split_once('.') {
+            None => hf(part)?.to_owned(),
+            Some((part @ ("ffn_gate" | "ffn_up" | "ffn_down"), expert)) => {
+                let projection = hf(part)?.strip_prefix("mlp.")?;
+                format!("mlp.experts.{}.{projection}", plain_number(expert)?)
+            }
+            Some(_) => return None,
+        },
+    };
     Some(format!("model.layers.{number}.{hf}.{kind}"))
+}
+
+/// A number in its one spelling, so that `blk.+1` or `blk.01` is no second name of a layer.
+fn plain_number(text: &str) -> Option<u32> {
+    let number: u32 = text.parse().ok()?;
+    (number.to_string() == text).then_some(number)
+}
+
+/// A Hugging Face name as the engine has it: Mixtral's experts have names of their own.
+pub fn canonical(hf: &str) -> String {
+    let Some((layer, rest)) = hf.split_once(".block_sparse_moe.") else {
+        return hf.to_owned();
+    };
+    let rest = rest
+        .replace(".w1.", ".gate_proj.")
+        .replace(".w2.", ".down_proj.")
+        .replace(".w3.", ".up_proj.");
+    format!("{layer}.mlp.{rest}")
+}
+
+/// The tensors that a fused one holds, with their rows; `None` for one that stands for itself.
+pub fn fused(name: &str, config: &ModelConfig) -> Option<Vec<(String, usize)>> {
+    let (base, part) = name
+        .rsplit_once(".self_attn.")
+        .or(name.rsplit_once(".mlp."))?;
+    let ffn = config.intermediate_size;
+    let q = config.num_attention_heads * config.head_dim;
+    let kv = config.num_key_value_heads * config.head_dim;
+    match part {
+        "qkv_proj.weight" => Some(
+            [("q", q), ("k", kv), ("v", kv)]
+                .map(|(x, rows)| (format!("{base}.self_attn.{x}_proj.weight"), rows))
+                .into(),
+        ),
+        "gate_up_proj.weight" => Some(
+            ["gate", "up"]
+                .map(|x| (format!("{base}.mlp.{x}_proj.weight"), ffn))
+                .into(),
+        ),
+        _ => {
+            let moe = config.moe?;
+            let (hidden, ffn) = (config.hidden_size, moe.moe_intermediate_size);
+            let projections: &[(&str, usize)] = match part.strip_prefix("experts.")? {
+                "gate_proj.weight" => &[("gate", ffn)],
+                "up_proj.weight" => &[("up", ffn)],
+                "down_proj.weight" | "down_proj" => &[("down", hidden)],
+                "gate_up_proj" => &[("gate", ffn), ("up", ffn)],
+                _ => return None,
+            };
+            let of = |expert| {
+                projections.iter().map(move |(x, rows)| {
+                    (
+                        format!("{base}.mlp.experts.{expert}.{x}_proj.weight"),
+                        *rows,
+                    )
+                })
+            };
+            Some((0..moe.num_experts).flat_map(of).collect())
+        }
+    }
 }
 
 /// Whether a Hugging Face tensor holds nothing the configuration does not already say: old
@@ -85,8 +177,9 @@ impl NormNames {
     }
 }
 
-/// Every tensor a model of this configuration has, with its shape (rows first).
-pub fn expected_tensors(config: &ModelConfig) -> Vec<(String, Vec<usize>)> {
+/// Every tensor a model of this configuration has, with its shape (rows first), layer by layer: a
+/// configuration may ask for more than would fit in memory.
+pub fn expected_tensors(config: &ModelConfig) -> impl Iterator<Item = (String, Vec<usize>)> {
     let hidden = config.hidden_size;
     let mut out = vec![
         (
@@ -98,13 +191,13 @@ pub fn expected_tensors(config: &ModelConfig) -> Vec<(String, Vec<usize>)> {
     if !config.tie_word_embeddings {
         out.push(("lm_head.weight".to_owned(), vec![config.vocab_size, hidden]));
     }
-    for layer in 0..config.num_hidden_layers {
-        layer_tensors(config, layer, &mut out);
-    }
-    out
+    let layers = 0..config.num_hidden_layers;
+    out.into_iter()
+        .chain(layers.flat_map(|layer| layer_tensors(config, layer)))
 }
 
-fn layer_tensors(config: &ModelConfig, layer: usize, out: &mut Vec<(String, Vec<usize>)>) {
+fn layer_tensors(config: &ModelConfig, layer: usize) -> Vec<(String, Vec<usize>)> {
+    let mut out = Vec::new();
     let hidden = config.hidden_size;
     let q = config.num_attention_heads * config.head_dim;
     let kv = config.num_key_value_heads * config.head_dim;
@@ -150,6 +243,7 @@ fn layer_tensors(config: &ModelConfig, layer: usize, out: &mut Vec<(String, Vec<
             }
         }
     }
+    out
 }
 
 #[cfg(test)]
@@ -158,15 +252,43 @@ mod tests {
 
     #[test]
     fn a_layer_has_one_spelling() {
-        assert!(hf_name("blk.1.ffn_up.bias").is_some());
+        let config = ModelConfig::default();
+        assert!(hf_name("blk.1.ffn_up.bias", &config).is_some());
         for wrong in [
             "blk.01.ffn_up.bias",
             "blk.+1.ffn_up.bias",
             "blk.1.ffn_up.x",
+            "blk.1.ffn_up.01.weight",
+            "blk.1.attn_q.1.weight",
             "blk.1",
             "",
         ] {
-            assert_eq!(hf_name(wrong), None, "{wrong}");
+            assert_eq!(hf_name(wrong, &config), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn experts_have_one_name() {
+        let mut config = ModelConfig::default();
+        let old = hf_name("blk.2.ffn_down.7.weight", &config);
+        assert_eq!(
+            old.as_deref(),
+            Some("model.layers.2.mlp.experts.7.down_proj.weight")
+        );
+        assert_eq!(
+            canonical("model.layers.2.block_sparse_moe.experts.7.w2.weight"),
+            "model.layers.2.mlp.experts.7.down_proj.weight"
+        );
+        config.moe = Some(crate::config::MoeConfig {
+            num_experts: 2,
+            num_experts_per_tok: 1,
+            moe_intermediate_size: 5,
+            norm_topk_prob: true,
+        });
+        let stacked = hf_name("blk.2.ffn_up_exps.weight", &config).unwrap_or_default();
+        let parts = fused(&stacked, &config);
+        let name = |e| format!("model.layers.2.mlp.experts.{e}.up_proj.weight");
+        assert_eq!(parts, Some(vec![(name(0), 5), (name(1), 5)]));
+        assert_eq!(fused(&name(0), &config), None);
     }
 }
