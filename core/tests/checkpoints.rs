@@ -195,11 +195,11 @@ fn a_configuration_that_cannot_be_run_says_why() {
             (u64::MAX).into(),
             ["vocab_size", "18446744073709551615", "1 to"],
         ),
-        ("head_dim", 32.into(), ["k_proj", "[32, 64]", "[64, 64]"]),
+        ("head_dim", 32.into(), ["q_proj", "[64, 64]", "[128, 64]"]),
         (
             "attention_bias",
             true.into(),
-            ["k_proj.bias", "missing", "incomplete"],
+            ["q_proj.bias", "missing", "incomplete"],
         ),
         (
             "hidden_act",
@@ -210,8 +210,8 @@ fn a_configuration_that_cannot_be_run_says_why() {
         ("rms_norm_eps", 0.into(), ["rms_norm_eps", "0", "above"]),
         (
             "rope_scaling",
-            serde_json::json!({"rope_type": "yarn", "factor": 2.0}),
-            ["rope_scaling.rope_type", "\"yarn\"", "llama3"],
+            serde_json::json!({"rope_type": "dynamic", "factor": 2.0}),
+            ["rope_scaling.rope_type", "\"dynamic\"", "llama3"],
         ),
         (
             "quantization_config",
@@ -280,7 +280,7 @@ fn a_gguf_file_that_cannot_be_run_says_why() {
         message.contains("model.layers.0.mlp.up_proj.weight"),
         "{message}"
     );
-    // Two dimensions, 256 and 256, then the type: Q4_0 is 2, IQ4_NL 20 has the same size.
+    // Two dimensions, 256 and 256, then the type: Q4_0 is 2; the smaller IQ2_XXS is 16.
     let entry = |ty: u8| {
         let mut entry = b"blk.0.attn_q.weight\x02\0\0\0".to_vec();
         entry.extend(256_u64.to_le_bytes());
@@ -288,9 +288,9 @@ fn a_gguf_file_that_cannot_be_run_says_why() {
         entry.push(ty);
         entry
     };
-    let message = of(patched(q4, &entry(2), &entry(20)));
+    let message = of(patched(q4, &entry(2), &entry(16)));
     assert!(
-        message.contains("blk.0.attn_q.weight") && message.contains("IQ4_NL"),
+        message.contains("blk.0.attn_q.weight") && message.contains("IQ2_XXS"),
         "{message}"
     );
     let mut cut = read(q4);
