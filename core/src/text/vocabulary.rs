@@ -31,18 +31,21 @@ pub(super) fn build(vocabulary: &Vocabulary) -> Result<Parts, TextError> {
         });
     }
     match vocabulary.model.as_str() {
-        "gpt2" => byte_level(vocabulary),
+        "gpt2" => merged(vocabulary, vocabulary.pre.as_deref().unwrap_or("default")),
+        // Its rule of splitting goes without saying.
+        "gemma4" => merged(vocabulary, "gemma4"),
         "llama" => sentence_piece(vocabulary),
         other => Err(TextError::Unsupported {
             field: "model (tokenizer.ggml.model)",
             found: format!("{other:?}"),
-            supported: "gpt2 (byte-level BPE), llama (SentencePiece BPE)".to_owned(),
+            supported: "gpt2 (byte-level BPE), gemma4 (BPE), llama (SentencePiece BPE)".to_owned(),
         }),
     }
 }
 
-fn byte_level(vocabulary: &Vocabulary) -> Result<Parts, TextError> {
-    let rule = pre_tokenizer::find(vocabulary.pre.as_deref().unwrap_or("default"))?;
+/// BPE by a list of merges, in the parts that a named rule splits text into.
+fn merged(vocabulary: &Vocabulary, pre: &str) -> Result<Parts, TextError> {
+    let rule = pre_tokenizer::find(pre)?;
     let ids = ids(vocabulary);
     let mut seen = HashSet::new();
     let mut merges = Merges::new();
@@ -74,11 +77,19 @@ fn byte_level(vocabulary: &Vocabulary) -> Result<Parts, TextError> {
     let model = BPE::builder()
         .vocab_and_merges(owned(&ids), merges)
         .ignore_merges(rule.ignore_merges)
+        .byte_fallback(rule.plain)
         .build()
         .map_err(failed)?;
     let mut inner = tokenizers::Tokenizer::new(model);
     inner.with_pre_tokenizer(Some(rule.build()?));
-    finish(vocabulary, inner, Spelling::ByteLevel, false, rule.add_bos)
+    let spelling = if rule.plain {
+        let spaces = Replace::new(" ", "▁").map_err(failed)?;
+        inner.with_normalizer(Some(spaces)).map_err(failed)?;
+        Spelling::SentencePiece
+    } else {
+        Spelling::ByteLevel
+    };
+    finish(vocabulary, inner, spelling, false, rule.add_bos)
 }
 
 /// SentencePiece's BPE: text as one part, spaces written `▁`; two neighbours join when their join
