@@ -78,6 +78,23 @@ impl Synthetic {
         Checkpoint::from_hf(&files).unwrap_or_else(|e| panic!("a synthetic model: {e}"))
     }
 
+    /// The checkpoint with a window over some of its layers and soft caps, small so that they
+    /// matter, on scores and logits.
+    ///
+    /// # Panics
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn windowed(&self, window: usize, sliding: &[bool]) -> Checkpoint {
+        let mut checkpoint = self.checkpoint();
+        let config = &mut checkpoint.config;
+        config.sliding_window = Some(window);
+        for (layer, &sliding) in config.layers.iter_mut().zip(sliding) {
+            layer.sliding = sliding;
+        }
+        config.attention_logit_softcapping = Some(2.0);
+        config.final_logit_softcapping = Some(3.0);
+        checkpoint
+    }
+
     fn weights(&self) -> Vec<u8> {
         let q = self.num_attention_heads * self.head_dim;
         let kv = self.num_key_value_heads * self.head_dim;

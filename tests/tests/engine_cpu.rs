@@ -14,14 +14,35 @@ use twoclock_core::weights::Checkpoint;
 use twoclock_shaders::cpu::{Bound, CpuExecutor, CpuKernel, KERNELS};
 use twoclock_shaders::executor::Executor;
 use twoclock_shaders::kernel::KernelKey;
+use twoclock_shaders::kernels::attention_decode::AttentionDecodeParams;
 use twoclock_tests::{LogitsBits, Noise, Synthetic};
 
 /// Tokens each request generates.
 const TOKENS: usize = 3;
 
-fn checkpoint() -> &'static Checkpoint {
-    static CHECKPOINT: OnceLock<Checkpoint> = OnceLock::new();
-    CHECKPOINT.get_or_init(|| Synthetic::borders().checkpoint())
+/// What is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Model {
+    /// Every layer attends to everything.
+    Full,
+    /// A layer with a window that divides no page, then one without; caps on scores and logits.
+    Mixed,
+    /// Only layers with that window.
+    Sliding,
+}
+
+const WINDOW: usize = 37;
+
+impl Model {
+    fn checkpoint(self) -> &'static Checkpoint {
+        static MODELS: [OnceLock<Checkpoint>; 3] = [const { OnceLock::new() }; 3];
+        let synthetic = Synthetic::borders();
+        MODELS[self as usize].get_or_init(|| match self {
+            Self::Full => synthetic.checkpoint(),
+            Self::Mixed => synthetic.windowed(WINDOW, &[true, false]),
+            Self::Sliding => synthetic.windowed(WINDOW, &[true, true]),
+        })
+    }
 }
 
 /// How a set of requests is served.
@@ -47,24 +68,40 @@ fn prompt(len: usize) -> Vec<u32> {
     (0..len).map(|_| noise.below(200)).collect()
 }
 
-fn serve(executor: impl Executor, lengths: &[usize], serving: Serving) -> Vec<Completion> {
-    let config = SchedulerConfig {
+fn limits(serving: Serving) -> SchedulerConfig {
+    SchedulerConfig {
         max_num_seqs: 4,
         max_num_batched_tokens: serving.max_num_batched_tokens,
         max_model_len: 768,
         block_size: serving.block_size,
         num_blocks: 1 + 2400 / serving.block_size,
         max_prefill_chunk: Some(serving.chunk),
-    };
+    }
+}
+
+fn engine<E: Executor>(
+    executor: E,
+    model: Model,
+    config: SchedulerConfig,
+    options: RunnerOptions,
+) -> EngineCore<ModelRunner<E>, ManualClock> {
+    let checkpoint = model.checkpoint();
+    let runner = ModelRunner::load(executor, checkpoint, &config, options, |_| ()).expect("loads");
+    let clock = ManualClock::default();
+    EngineCore::new(runner, clock, &checkpoint.config, config).expect("an engine")
+}
+
+fn serve(
+    executor: impl Executor,
+    model: Model,
+    lengths: &[usize],
+    serving: Serving,
+) -> Vec<Completion> {
     let options = RunnerOptions {
         decode_queries: serving.decode_queries,
         ..RunnerOptions::default()
     };
-    let runner =
-        ModelRunner::load(executor, checkpoint(), &config, options, |_| ()).expect("loads");
-    let clock = ManualClock::default();
-    let mut engine =
-        EngineCore::new(runner, clock, &checkpoint().config, config).expect("an engine");
+    let mut engine = engine(executor, model, limits(serving), options);
     let requests = lengths.iter().map(|&len| {
         let params = SamplingParams {
             max_tokens: TOKENS,
@@ -102,10 +139,16 @@ fn what_does_not_fit_is_refused_with_the_arithmetic() {
         };
         let progress = |done: f32| panic!("nothing is loaded, yet {done} is");
         let executor = CpuExecutor::default();
-        ModelRunner::load(executor, checkpoint(), config, options, progress)
-            .map(|_| ())
-            .expect_err("does not fit")
-            .to_string()
+        ModelRunner::load(
+            executor,
+            Model::Full.checkpoint(),
+            config,
+            options,
+            progress,
+        )
+        .map(|_| ())
+        .expect_err("does not fit")
+        .to_string()
     };
     // Two matrices of 200 × 320 halves; two layers of 320², 320 × 192 and three of 320 × 576.
     let weights = 2 * 2 * 200 * 320 + 2 * 2 * (320 * 320 + 320 * 192 + 3 * 320 * 576);
@@ -137,9 +180,10 @@ struct Served {
     logits: Vec<Vec<u32>>,
 }
 
-fn bits(executor: CpuExecutor, lengths: &[usize], serving: Serving) -> Served {
-    let (executor, logits) = LogitsBits::new(executor, checkpoint().config.vocab_size);
-    let completions = serve(executor, lengths, serving);
+fn bits(executor: CpuExecutor, model: Model, lengths: &[usize], serving: Serving) -> Served {
+    let vocab = model.checkpoint().config.vocab_size;
+    let (executor, logits) = LogitsBits::new(executor, vocab);
+    let completions = serve(executor, model, lengths, serving);
     let mut logits = logits.take();
     logits.sort_unstable();
     assert_eq!(logits.len(), TOKENS * lengths.len(), "a row a token");
@@ -157,13 +201,13 @@ fn bits(executor: CpuExecutor, lengths: &[usize], serving: Serving) -> Served {
 }
 
 /// What plain serving gives for these prompts.
-fn plain_all(lengths: &[usize]) -> Served {
+fn plain_all(model: Model, lengths: &[usize]) -> Served {
     let mut all = Served {
         answers: Vec::new(),
         logits: Vec::new(),
     };
     for &len in lengths {
-        let one = plain(len);
+        let one = plain(model, len);
         all.answers.extend(one.answers);
         all.logits.extend(one.logits);
     }
@@ -171,22 +215,25 @@ fn plain_all(lengths: &[usize]) -> Served {
     all
 }
 
-/// What plain serving gives for one prompt; computed once a length.
-fn plain(len: usize) -> Served {
+/// What plain serving gives for one prompt; computed once a model and length.
+fn plain(model: Model, len: usize) -> Served {
     use std::collections::HashMap;
     use std::sync::Mutex;
-    static KNOWN: OnceLock<Mutex<HashMap<usize, Served>>> = OnceLock::new();
+    static KNOWN: OnceLock<Mutex<HashMap<(Model, usize), Served>>> = OnceLock::new();
     let known = KNOWN.get_or_init(Mutex::default);
-    if let Some(answer) = known.lock().expect("no panic inside").get(&len) {
+    if let Some(answer) = known.lock().expect("no panic inside").get(&(model, len)) {
         return answer.clone();
     }
-    let answer = bits(CpuExecutor::default(), &[len], PLAIN);
+    let answer = bits(CpuExecutor::default(), model, &[len], PLAIN);
     known
         .lock()
         .expect("no panic inside")
-        .insert(len, answer.clone());
+        .insert((model, len), answer.clone());
     answer
 }
+
+/// The same for a model with a window, which begins to leave pages behind and then parts.
+const WINDOWED: [usize; 9] = [1, 33, 36, 37, 38, 64, 257, 300, 513];
 
 /// Lengths around every border: groups of 32, pages of 16 and 32, blocks, parts, and two parts.
 const LENGTHS: [usize; 16] = [
@@ -213,11 +260,51 @@ fn every_border_is_crossed_the_same_way() {
     ];
     for way in ways {
         // Few at a time, so that the pool holds them.
-        for lengths in LENGTHS.chunks(3) {
-            let served = bits(CpuExecutor::default(), lengths, way);
-            assert!(served == plain_all(lengths), "{lengths:?} tokens, {way:?}");
+        let full = LENGTHS.chunks(3).map(|lengths| (Model::Full, lengths));
+        let mixed = WINDOWED.chunks(3).map(|lengths| (Model::Mixed, lengths));
+        for (model, lengths) in full.chain(mixed) {
+            let served = bits(CpuExecutor::default(), model, lengths, way);
+            let plain = plain_all(model, lengths);
+            assert!(served == plain, "{model:?}, {lengths:?} tokens, {way:?}");
         }
     }
+}
+
+/// Generates token after token where the pages hold a window and no more.
+#[test]
+fn a_long_answer_takes_no_more_pages_than_its_window() {
+    let answer = |num_blocks| {
+        let config = SchedulerConfig {
+            num_blocks,
+            ..limits(Serving {
+                block_size: 16,
+                ..PLAIN
+            })
+        };
+        let (executor, options) = (CpuExecutor::default(), RunnerOptions::default());
+        let mut engine = engine(executor, Model::Sliding, config, options);
+        let params = SamplingParams {
+            max_tokens: 150,
+            ignore_eos: true,
+            temperature: 1.0,
+            ..SamplingParams::default()
+        };
+        engine.add_request(prompt(100), params).expect("fits");
+        let (mut ids, mut most) = (Vec::new(), 0);
+        while engine.has_unfinished_requests() {
+            for output in pollster::block_on(engine.step()).expect("a device") {
+                ids.extend(output.token_ids);
+            }
+            let kv = engine.scheduler().kv_cache();
+            most = most.max(kv.num_usable_blocks() - kv.num_free_blocks());
+        }
+        (ids, most)
+    };
+    let (ids, held) = answer(1 + 768 / 16);
+    assert_eq!(ids.len(), 150);
+    // A window of 37 lies in four pages at most, and needs them.
+    assert!(held <= 4, "{held} pages");
+    assert_eq!(answer(1 + 4), (ids, held));
 }
 
 fn serving() -> impl Strategy<Value = Serving> {
@@ -241,18 +328,19 @@ fn serving() -> impl Strategy<Value = Serving> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 8,
+        cases: 12,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
 
     #[test]
     fn the_same_bits_however_served(
+        model in prop::sample::select(vec![Model::Full, Model::Mixed, Model::Sliding]),
         lengths in prop::collection::vec(prop::sample::select(LENGTHS.to_vec()), 1..=3),
         serving in serving(),
     ) {
-        let served = bits(CpuExecutor::default(), &lengths, serving);
-        prop_assert!(served == plain_all(&lengths));
+        let served = bits(CpuExecutor::default(), model, &lengths, serving);
+        prop_assert!(served == plain_all(model, &lengths));
     }
 }
 
@@ -295,7 +383,18 @@ fn a_wrong_border_is_noticed() {
     };
     // Up to the border nothing can differ; two blocks beyond it something must.
     for (len, same) in [(250, true), (300, false)] {
-        let served = bits(mutant(), &[len], PLAIN);
-        assert_eq!(served == plain(len), same, "{len}");
+        let served = bits(mutant(), Model::Full, &[len], PLAIN);
+        assert_eq!(served == plain(Model::Full, len), same, "{len}");
     }
+}
+
+#[test]
+fn a_wrong_window_is_noticed() {
+    let mutant = CpuExecutor::default().with_kernel("attention_decode", |key, params, b, grid| {
+        let mut params: AttentionDecodeParams = bytemuck::pod_read_unaligned(params);
+        // One key more where there is a window.
+        params.window += u32::from(params.window > 0);
+        reference("attention_decode")(key, bytemuck::bytes_of(&params), b, grid);
+    });
+    assert!(bits(mutant, Model::Mixed, &[100], PLAIN) != plain(Model::Mixed, 100));
 }
