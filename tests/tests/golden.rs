@@ -29,14 +29,8 @@ fn run(
     executor: impl Executor,
     checkpoint: &Checkpoint,
     expected: &[Expected],
-    max_model_len: usize,
+    config: SchedulerConfig,
 ) -> Vec<Completion> {
-    let config = SchedulerConfig {
-        max_model_len,
-        max_num_batched_tokens: 96,
-        num_blocks: 17,
-        ..SchedulerConfig::default()
-    };
     let options = RunnerOptions::default();
     let runner = ModelRunner::load(executor, checkpoint, &config, options, |_| ()).expect("loads");
     let clock = ManualClock::default();
@@ -87,10 +81,25 @@ fn check(name: &str, expected: &str, checkpoint: &Checkpoint) {
 
 /// With sequences of at most `max_model_len` tokens.
 fn check_at(max_model_len: usize, name: &str, expected: &[Expected], checkpoint: &Checkpoint) {
+    let config = SchedulerConfig {
+        max_model_len,
+        max_num_batched_tokens: 96,
+        num_blocks: 17,
+        ..SchedulerConfig::default()
+    };
+    check_under(config, name, expected, checkpoint);
+}
+
+fn check_under(
+    config: SchedulerConfig,
+    name: &str,
+    expected: &[Expected],
+    checkpoint: &Checkpoint,
+) {
     let vocab = checkpoint.config.vocab_size;
-    let cpu = run(CpuExecutor::default(), checkpoint, expected, max_model_len);
+    let cpu = run(CpuExecutor::default(), checkpoint, expected, config.clone());
     compare(&format!("{name} on the reference"), &cpu, expected, vocab);
-    let device = run(&mut *gpu(), checkpoint, expected, max_model_len);
+    let device = run(&mut *gpu(), checkpoint, expected, config);
     compare(&format!("{name} on the device"), &device, expected, vocab);
 }
 
@@ -131,6 +140,28 @@ checkpoints![
     phi4_mini,
     smollm3,
 ];
+
+/// Windows of 8 tokens, in prompts computed piece by piece and pages of either size.
+#[test]
+fn windows_in_chunks_and_pages() {
+    for name in ["mistral", "qwen2_swa", "gemma2", "gemma3_text", "phi3"] {
+        let (checkpoint, expected) = (hf_model(name), Expected::read(name));
+        assert_eq!(checkpoint.config.sliding_window, Some(8), "{name}");
+        for (chunk, block_size) in [(1, 16), (7, 32), (7, 16), (64, 32)] {
+            let config = SchedulerConfig {
+                max_model_len: 128,
+                max_num_batched_tokens: 96,
+                max_prefill_chunk: Some(chunk),
+                block_size,
+                // Enough for the three requests one after the other, not for all at once.
+                num_blocks: 1 + 128 / block_size,
+                ..SchedulerConfig::default()
+            };
+            let what = format!("{name} in chunks of {chunk}, pages of {block_size}");
+            check_under(config, &what, &expected, &checkpoint);
+        }
+    }
+}
 
 /// The short divisors serve sequences within the original context of 8 tokens, the long ones
 /// those beyond. The reference chooses by each length; an engine has to choose once.
