@@ -125,48 +125,6 @@ fn serve(
         .collect()
 }
 
-#[test]
-fn what_does_not_fit_is_refused_with_the_arithmetic() {
-    let config = SchedulerConfig {
-        max_model_len: 768,
-        num_blocks: 25,
-        ..SchedulerConfig::default()
-    };
-    let load = |memory, config: &SchedulerConfig| {
-        let options = RunnerOptions {
-            memory,
-            ..RunnerOptions::default()
-        };
-        let progress = |done: f32| panic!("nothing is loaded, yet {done} is");
-        let executor = CpuExecutor::default();
-        ModelRunner::load(
-            executor,
-            Model::Full.checkpoint(),
-            config,
-            options,
-            progress,
-        )
-        .map(|_| ())
-        .expect_err("does not fit")
-        .to_string()
-    };
-    // Two matrices of 200 × 320 halves; two layers of 320², 320 × 192 and three of 320 × 576.
-    let weights = 2 * 2 * 200 * 320 + 2 * 2 * (320 * 320 + 320 * 192 + 3 * 320 * 576);
-    let expected = format!("weights {:.1} MiB", f64::from(weights) / f64::from(1 << 20));
-    let error = load(Some(1 << 20), &config);
-    assert!(error.contains(&expected), "{error}");
-    assert!(error.contains("only 1.0 MiB are available"), "{error}");
-    let many = SchedulerConfig {
-        num_blocks: 1 << 20,
-        ..config
-    };
-    let error = load(None, &many);
-    assert!(
-        error.contains("one layer's keys would take 8192.0 MiB"),
-        "{error}"
-    );
-}
-
 /// What is compared of one request: ids, and every log-probability to the bit.
 type Bits = (Vec<u32>, Vec<u32>);
 

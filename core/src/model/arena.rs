@@ -46,6 +46,11 @@ impl ArenaBuilder {
         }
     }
 
+    /// Bytes so far.
+    pub fn bytes(&self) -> u64 {
+        4 * self.words.len() as u64
+    }
+
     /// Makes the buffer.
     ///
     /// # Errors

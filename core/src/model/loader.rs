@@ -95,7 +95,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Bytes the weights take on a device, without loading them.
+/// Bytes the weights, norms and biases take on a device, without loading them.
 ///
 /// # Errors
 /// A tensor that is missing, an expert that no buffer holds.
@@ -109,7 +109,9 @@ pub fn device_bytes(caps: &Caps, checkpoint: &Checkpoint) -> Result<u64> {
     for layer in 0..config.num_hidden_layers {
         bytes += source.layer_bytes(caps, layer)?;
     }
-    Ok(bytes)
+    let mut reader = VectorReader::new(source, caps, false);
+    reader.all()?;
+    Ok(bytes + reader.arena.bytes())
 }
 
 /// The vectors of a layer, on their way to the arena.
@@ -129,12 +131,39 @@ struct Vectors {
 struct VectorReader<'a> {
     source: Source<'a>,
     arena: ArenaBuilder,
+    /// Read the files; else only see how much there is.
+    read: bool,
 }
 
-impl VectorReader<'_> {
+impl<'a> VectorReader<'a> {
+    fn new(source: Source<'a>, caps: &Caps, read: bool) -> Self {
+        let arena = ArenaBuilder::new(caps.binding_alignment);
+        Self {
+            source,
+            arena,
+            read,
+        }
+    }
+
+    /// The last norm, and the vectors of every layer.
+    fn all(&mut self) -> Result<(ArenaRef, Vec<Vectors>), WeightsError> {
+        let norm = self.norm("model.norm.weight")?;
+        let layers = 0..self.source.config.num_hidden_layers;
+        let layers = layers.map(|layer| self.layer(layer));
+        Ok((norm, layers.collect::<Result<_, _>>()?))
+    }
+
+    fn values(&self, name: &str) -> Result<Vec<f32>, WeightsError> {
+        let tensor = self.source.checkpoint.tensor(name)?;
+        if self.read {
+            return tensor.read_f32();
+        }
+        Ok(vec![0.0; tensor.shape.iter().product()])
+    }
+
     /// Gains of a norm, as they multiply.
     fn gains(&self, name: &str) -> Result<Vec<f32>, WeightsError> {
-        let mut gains = self.source.checkpoint.tensor(name)?.read_f32()?;
+        let mut gains = self.values(name)?;
         let offset = self.source.config.norm_offset;
         if offset != 0.0 {
             gains.iter_mut().for_each(|g| *g += offset);
@@ -163,7 +192,7 @@ impl VectorReader<'_> {
         let mut bias = Vec::new();
         for name in names {
             let name = format!("model.layers.{layer}.{name}.bias");
-            bias.extend(self.source.checkpoint.tensor(&name)?.read_f32()?);
+            bias.extend(self.values(&name)?);
         }
         Ok(Some(self.arena.push(&bias)))
     }
@@ -224,14 +253,8 @@ pub fn load(
     let steps = (config.num_hidden_layers + 2) as f32;
 
     // Vectors first: the arena is one buffer.
-    let mut reader = VectorReader {
-        source,
-        arena: ArenaBuilder::new(executor.caps().binding_alignment),
-    };
-    let norm = reader.norm("model.norm.weight")?;
-    let vectors = (0..config.num_hidden_layers)
-        .map(|layer| reader.layer(layer))
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut reader = VectorReader::new(source, executor.caps(), true);
+    let (norm, vectors) = reader.all()?;
     let arena = reader.arena.upload(executor)?;
 
     let embedding = Linear::load(executor, &[table])?;

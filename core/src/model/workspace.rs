@@ -163,6 +163,9 @@ pub fn buffers(config: &ModelConfig, sizes: &WorkspaceSizes) -> Vec<(&'static st
             ("expert_out", 4 * tokens * chosen * hidden),
         ]);
     }
+    for (_, bytes) in &mut buffers {
+        *bytes = bytes.next_multiple_of(16);
+    }
     buffers
 }
 
@@ -178,7 +181,6 @@ impl Workspace {
     ) -> Result<Self> {
         let mut slices = Vec::new();
         for (label, bytes) in buffers(config, &sizes) {
-            let bytes = bytes.next_multiple_of(16);
             slices.push(Slice::whole(executor.create_buffer(label, bytes)?, bytes));
         }
         let [

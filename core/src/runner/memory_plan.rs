@@ -15,7 +15,7 @@ use twoclock_shaders::caps::Caps;
 /// Bytes by purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
-    /// Weights in the device's layouts.
+    /// Weights in the device's layouts, norms and biases.
     pub weights: u64,
     /// Pages of keys and values.
     pub kv_cache: u64,
@@ -72,18 +72,20 @@ impl MemoryPlan {
             workspace += bytes;
         }
         let page = Pages::page_bytes(config, sched.block_size);
-        let (mut kv_cache, mut most_blocks) = (0, 0);
+        let (mut kv_cache, mut most_tokens) = (0, 0);
         for group in KvGroupSpec::of(config) {
             let blocks = group.num_blocks(sched) as u64;
-            bindable(caps, "one layer's keys", page * blocks)?;
+            let tokens = (blocks - 1) * sched.block_size as u64;
+            let what = format!("one layer's keys of {tokens} tokens");
+            bindable(caps, &what, page * blocks)?;
             kv_cache += 2 * page * blocks * group.layers.len() as u64;
-            most_blocks = blocks.max(most_blocks);
+            most_tokens = tokens.max(most_tokens);
         }
         Ok(Self {
             weights: loader::device_bytes(caps, checkpoint)?,
             kv_cache,
             workspace,
-            kv_tokens: (most_blocks - 1) * sched.block_size as u64,
+            kv_tokens: most_tokens,
         })
     }
 

@@ -1,0 +1,153 @@
+//! What a model is said to take on a device, held against what it takes.
+
+#![allow(missing_docs, reason = "a test binary has no public surface")]
+
+use std::cell::Cell;
+use std::future::Future;
+use std::ops::Range;
+use std::rc::Rc;
+use twoclock_core::error::Error;
+use twoclock_core::runner::{MemoryPlan, ModelRunner, RunnerOptions};
+use twoclock_core::sched::SchedulerConfig;
+use twoclock_core::weights::Checkpoint;
+use twoclock_shaders::caps::Caps;
+use twoclock_shaders::cpu::CpuExecutor;
+use twoclock_shaders::executor::{Executor, ExecutorError, Ticket};
+use twoclock_shaders::program::{BufferId, Program, StepArgs};
+use twoclock_tests::{GoldenDir, Synthetic};
+
+/// Counts the bytes of the buffers it makes.
+struct Counting {
+    inner: CpuExecutor,
+    bytes: Rc<Cell<u64>>,
+}
+
+impl Executor for Counting {
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn create_buffer(&mut self, label: &str, bytes: u64) -> Result<BufferId, ExecutorError> {
+        self.bytes.set(self.bytes.get() + bytes);
+        self.inner.create_buffer(label, bytes)
+    }
+
+    fn destroy_buffer(&mut self, buffer: BufferId) {
+        self.inner.destroy_buffer(buffer);
+    }
+
+    fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), ExecutorError> {
+        self.inner.write(buffer, offset, data)
+    }
+
+    fn launch(&mut self, program: &Program, args: &StepArgs) -> Result<Ticket, ExecutorError> {
+        self.inner.launch(program, args)
+    }
+
+    fn read(
+        &mut self,
+        buffer: BufferId,
+        range: Range<u64>,
+    ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static {
+        self.inner.read(buffer, range)
+    }
+}
+
+#[test]
+fn every_byte_is_counted() {
+    let golden = |dir| {
+        let config = "config.json";
+        Checkpoint::from_hf(&GoldenDir { dir, config }).expect("a checkpoint")
+    };
+    for (name, checkpoint) in [
+        ("biases", golden("models/llama_bias")),
+        ("full and sliding layers", golden("models/gemma3_text")),
+        ("experts", golden("models/qwen3_moe")),
+        ("untied", Synthetic::borders().checkpoint()),
+    ] {
+        let config = SchedulerConfig {
+            max_num_seqs: 2,
+            max_num_batched_tokens: 70,
+            max_model_len: 100,
+            block_size: 16,
+            num_blocks: 40,
+            ..SchedulerConfig::default()
+        };
+        let bytes = Rc::new(Cell::new(0));
+        let executor = Counting {
+            inner: CpuExecutor::default(),
+            bytes: Rc::clone(&bytes),
+        };
+        let plan = MemoryPlan::new(executor.caps(), &checkpoint, &config).expect("a plan");
+        assert_eq!(bytes.get(), 0, "{name}: a plan takes nothing");
+        let options = RunnerOptions::default();
+        ModelRunner::load(executor, &checkpoint, &config, options, |_| ()).expect("loads");
+        assert_eq!(plan.total(), bytes.get(), "{name}: {plan}");
+    }
+}
+
+#[test]
+fn a_window_takes_the_pages_it_needs() {
+    let config = SchedulerConfig {
+        max_num_seqs: 2,
+        max_num_batched_tokens: 64,
+        max_model_len: 768,
+        block_size: 32,
+        num_blocks: 201,
+        ..SchedulerConfig::default()
+    };
+    let kv_cache = |sliding: &[bool]| {
+        let checkpoint = Synthetic::borders().windowed(100, sliding);
+        let plan = MemoryPlan::new(CpuExecutor::default().caps(), &checkpoint, &config);
+        plan.expect("a plan").kv_cache
+    };
+    // Keys and values of a page: one head of 64 floats, 32 tokens.
+    let page = 2 * 4 * 64 * 32;
+    // A window of 100 lies in five pages at most, a sequence's chunk in one more than it fills.
+    let window = 1 + 2 * (5 + 1) + 2;
+    assert_eq!(kv_cache(&[false, false]), 2 * 201 * page);
+    assert_eq!(kv_cache(&[true, false]), (201 + window) * page);
+    assert_eq!(kv_cache(&[true, true]), 2 * window * page);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_the_arithmetic() {
+    let config = SchedulerConfig {
+        max_model_len: 768,
+        num_blocks: 25,
+        ..SchedulerConfig::default()
+    };
+    let load = |memory, config: &SchedulerConfig| {
+        let options = RunnerOptions {
+            memory,
+            ..RunnerOptions::default()
+        };
+        let progress = |done: f32| panic!("nothing is loaded, yet {done} is");
+        let checkpoint = Synthetic::borders().checkpoint();
+        match ModelRunner::load(
+            CpuExecutor::default(),
+            &checkpoint,
+            config,
+            options,
+            progress,
+        ) {
+            Err(Error::DoesNotFit(why)) => why,
+            Err(other) => panic!("{other}"),
+            Ok(_) => panic!("it fits"),
+        }
+    };
+    // Two matrices of 200 × 320 halves; two layers of 320², 320 × 192 and three of 320 × 576; five
+    // norms of floats.
+    let weights = 2 * (2 * 200 * 320 + 2 * (320 * 320 + 320 * 192 + 3 * 320 * 576)) + 4 * 5 * 320;
+    let expected = format!("weights {:.1} MiB", f64::from(weights) / f64::from(1 << 20));
+    let error = load(Some(1 << 20), &config);
+    assert!(error.contains(&expected), "{error}");
+    assert!(error.contains("only 1.0 MiB are available"), "{error}");
+    let many = SchedulerConfig {
+        num_blocks: 1 << 20,
+        ..config
+    };
+    let error = load(None, &many);
+    let expected = "one layer's keys of 33554400 tokens would take 8192.0 MiB";
+    assert!(error.contains(expected), "{error}");
+}
