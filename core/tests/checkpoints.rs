@@ -53,7 +53,13 @@ fn gguf_files_of_every_type_are_read() {
         );
         // The file names <|endoftext|> only; <|im_end|> is known by its text.
         assert_eq!(config.eos_token_ids, [285, 287]);
-        assert_eq!(checkpoint.metadata.format, Format::Gguf { version: 3 });
+        assert_eq!(
+            checkpoint.metadata.format,
+            Format::Gguf {
+                version: 3,
+                parts: 1
+            }
+        );
         assert_eq!(checkpoint.metadata.name, Some(format!("tiny-{dtype}")));
 
         let k = checkpoint

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use twoclock_core::weights::Quantization;
+
 use crate::host_executor::DeviceChoice;
 
 /// Runs large language models on the GPU, through WebGPU's shading language.
@@ -115,7 +117,10 @@ Examples:
 Examples:
   twoclock inspect -m smollm2
   twoclock inspect -m path/to/model.gguf --json
-  twoclock inspect -m path/to/folder")]
+  twoclock inspect -m path/to/folder
+  twoclock inspect -m path/to/folder --quantize q8_0   what it would then take
+
+Of a model split over several .gguf files, name any one.")]
     Inspect {
         /// Name of an installed model, a .gguf file, a folder with config.json and .safetensors
         /// files, or hf:ORG/REPO[:FILE].
@@ -124,6 +129,9 @@ Examples:
         /// Print one JSON object instead of text.
         #[arg(long)]
         json: bool,
+        /// Count as if the model were loaded so.
+        #[arg(long, value_name = "q8_0|q4_0")]
+        quantize: Option<Quantization>,
     },
     /// Delete a model from this machine.
     #[command(after_help = "\
@@ -197,6 +205,9 @@ pub struct EngineArgs {
     /// processor.
     #[arg(long, value_name = "MIB")]
     pub memory: Option<u64>,
+    /// Quantize the matrices of a model in F32, F16 or BF16 as they are loaded.
+    #[arg(long, value_name = "q8_0|q4_0")]
+    pub quantize: Option<Quantization>,
 }
 
 /// Precision of activations.

@@ -1,13 +1,16 @@
 //! An engine for one model on one device of this machine: opened, measured against memory, loaded
 //! with a bar, and its compiled pipelines kept when it goes.
 
+use std::borrow::Cow;
+
 use anyhow::Context;
 use indicatif::ProgressBar;
+use twoclock_core::config::ModelConfig;
 use twoclock_core::engine::{EngineCore, LlmEngine};
 use twoclock_core::runner::{MemoryPlan, ModelRunner, RunnerOptions};
 use twoclock_core::sched::SchedulerConfig;
 use twoclock_core::text::Tokenizer;
-use twoclock_core::weights::Checkpoint;
+use twoclock_core::weights::{Checkpoint, Quantization};
 use twoclock_shaders::executor::Executor;
 
 use crate::clock::HostClock;
@@ -28,6 +31,20 @@ pub struct EngineOptions {
     pub max_model_len: Option<usize>,
     /// Memory the model may take, MiB.
     pub memory_mib: Option<u64>,
+    /// What unquantized weights are turned into.
+    pub quantize: Option<Quantization>,
+}
+
+/// Limits for one user, and sequences of at most so many tokens.
+pub fn limits(model: &ModelConfig, max_model_len: Option<usize>) -> SchedulerConfig {
+    let max_model_len =
+        max_model_len.unwrap_or_else(|| model.max_position_embeddings.min(DEFAULT_CONTEXT));
+    let defaults = SchedulerConfig::default();
+    SchedulerConfig {
+        max_model_len,
+        num_blocks: 1 + max_model_len.div_ceil(defaults.block_size),
+        ..defaults
+    }
 }
 
 /// The engine of a program on this machine.
@@ -36,7 +53,8 @@ pub type HostEngine = LlmEngine<ModelRunner<HostExecutor>, HostClock>;
 /// Loads a checkpoint, whose tokenizer this is.
 ///
 /// # Errors
-/// No such device, a model that does not fit, files that cannot be read.
+/// No such device, a model that does not fit, files that cannot be read, weights that should be
+/// quantized and already are.
 pub fn load(
     checkpoint: &Checkpoint,
     tokenizer: Tokenizer,
@@ -47,16 +65,12 @@ pub fn load(
     let caches = store.caches();
     let executor = HostExecutor::open(options.device, Some(&caches))?;
     report.detail(&format!("on {executor}"));
-    let model = &checkpoint.config;
-    let max_model_len = options
-        .max_model_len
-        .unwrap_or_else(|| model.max_position_embeddings.min(DEFAULT_CONTEXT));
-    let defaults = SchedulerConfig::default();
-    let config = SchedulerConfig {
-        max_model_len,
-        num_blocks: 1 + max_model_len.div_ceil(defaults.block_size),
-        ..defaults
-    };
+    let mut checkpoint = Cow::Borrowed(checkpoint);
+    if let Some(quantization) = options.quantize {
+        checkpoint.to_mut().quantize(quantization)?;
+    }
+    let (checkpoint, model) = (&*checkpoint, &checkpoint.config);
+    let config = limits(model, options.max_model_len);
     let plan = MemoryPlan::new(executor.caps(), checkpoint, &config)?;
     report.detail(&format!("{plan}"));
     let runner_options = RunnerOptions {

@@ -1,6 +1,7 @@
 //! Model files of this machine as the engine takes them: memory-mapped byte sources, and what a
 //! model reference (`-m`) means. Knows no format.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -57,7 +58,7 @@ pub enum FilesError {
 /// Where a model lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelPath {
-    /// One GGUF file.
+    /// A GGUF file: a whole model, or any part of one that is split over files beside it.
     Gguf(PathBuf),
     /// A Hugging Face folder: config.json, tokenizer.json and safetensors shards.
     Directory(PathBuf),
@@ -98,14 +99,15 @@ impl ModelPath {
     /// A file that cannot be read, or that is not what its format says.
     pub fn open(&self) -> Result<Checkpoint, FilesError> {
         match self {
-            Self::Gguf(path) => Ok(Checkpoint::from_gguf(Arc::new(MappedFile::open(path)?))?),
-            Self::Directory(path) => {
-                let name = path.file_name().unwrap_or(path.as_os_str());
-                Ok(Checkpoint::from_hf(&Folder {
-                    name: name.to_string_lossy().into_owned(),
-                    path: path.clone(),
-                })?)
+            Self::Gguf(path) => {
+                let file = MappedFile::open(path)?;
+                let folder = Folder::new(path.parent().unwrap_or(Path::new("")));
+                Ok(match path.file_name().and_then(OsStr::to_str) {
+                    Some(name) => Checkpoint::from_gguf_parts(&folder, name)?,
+                    None => Checkpoint::from_gguf(Arc::new(file))?,
+                })
             }
+            Self::Directory(path) => Ok(Checkpoint::from_hf(&Folder::new(path))?),
         }
     }
 
@@ -198,6 +200,19 @@ impl ByteSource for MappedFile {
 struct Folder {
     name: String,
     path: PathBuf,
+}
+
+impl Folder {
+    fn new(path: &Path) -> Self {
+        let name = match path.file_name().unwrap_or(path.as_os_str()) {
+            name if name.is_empty() => ".".into(),
+            name => name.to_string_lossy().into_owned(),
+        };
+        Self {
+            name,
+            path: path.to_owned(),
+        }
+    }
 }
 
 impl ModelFiles for Folder {

@@ -1,16 +1,22 @@
-//! The `inspect` command: what a checkpoint's files say of it. Knows no device; reads no weights.
+//! The `inspect` command: what a checkpoint's files say of it, and what it would take on a device.
+//! Opens no device; reads no weights.
+
+use std::fmt;
 
 use serde_json::{Value, json};
 use twoclock_core::config::{TextAssets, TokenizerAsset};
-use twoclock_core::weights::Checkpoint;
+use twoclock_core::runner::MemoryPlan;
+use twoclock_core::weights::repack::{tensor_bytes, tensor_format};
+use twoclock_core::weights::{Checkpoint, DType};
+use twoclock_shaders::caps::Caps;
 
+use crate::engine::limits;
 use crate::store::human_bytes;
 
 /// Everything, for programs.
 pub fn as_json(checkpoint: &Checkpoint) -> Value {
     let (config, metadata) = (&checkpoint.config, &checkpoint.metadata);
-    let dtypes: Vec<_> = metadata
-        .dtypes
+    let dtypes: Vec<_> = shares(checkpoint)
         .iter()
         .map(|share| {
             json!({
@@ -18,6 +24,9 @@ pub fn as_json(checkpoint: &Checkpoint) -> Value {
                 "tensors": share.tensors,
                 "elements": share.elements,
                 "bytes": share.bytes,
+                "device_dtype": share.device,
+                "device_bytes": share.device_bytes,
+                "widened": share.widened(),
             })
         })
         .collect();
@@ -30,6 +39,8 @@ pub fn as_json(checkpoint: &Checkpoint) -> Value {
                 "dtype": tensor.dtype.name(),
                 "shape": tensor.shape,
                 "bytes": tensor.bytes,
+                "device_dtype": tensor_format(tensor).name(),
+                "device_bytes": tensor_bytes(tensor),
             })
         })
         .collect();
@@ -41,6 +52,16 @@ pub fn as_json(checkpoint: &Checkpoint) -> Value {
         "parameters": metadata.parameters,
         "file_bytes": metadata.file_bytes,
         "dtypes": dtypes,
+        "memory": match plan(checkpoint) {
+            Ok(plan) => json!({
+                "weights": plan.weights,
+                "kv_cache": plan.kv_cache,
+                "kv_tokens": plan.kv_tokens,
+                "workspace": plan.workspace,
+                "total": plan.total(),
+            }),
+            Err(error) => json!({"error": error.to_string()}),
+        },
         "config": {
             "vocab_size": config.vocab_size,
             "hidden_size": config.hidden_size,
@@ -66,6 +87,7 @@ pub fn as_json(checkpoint: &Checkpoint) -> Value {
 pub fn as_text(checkpoint: &Checkpoint) -> String {
     let (config, metadata) = (&checkpoint.config, &checkpoint.metadata);
     let unsaid = || "not said".to_owned();
+    let weights: Vec<String> = shares(checkpoint).iter().map(Share::to_string).collect();
     let rows = [
         ("name", metadata.name.clone().unwrap_or_else(unsaid)),
         ("format", metadata.format.to_string()),
@@ -78,7 +100,7 @@ pub fn as_text(checkpoint: &Checkpoint) -> String {
                 human_bytes(metadata.file_bytes)
             ),
         ),
-        ("quantization", metadata.quantization()),
+        ("weights", weights.join(&format!("\n{:14}", ""))),
         (
             "shape",
             format!(
@@ -115,11 +137,99 @@ pub fn as_text(checkpoint: &Checkpoint) -> String {
                 None => "none: this model takes raw text only".into(),
             },
         ),
+        (
+            "memory",
+            match plan(checkpoint) {
+                Ok(plan) => plan.to_string(),
+                Err(error) => error.to_string(),
+            },
+        ),
         ("licence", metadata.license.clone().unwrap_or_else(unsaid)),
     ];
     rows.iter()
         .map(|(name, value)| format!("{name:13} {value}\n"))
         .collect()
+}
+
+/// Tensors of one type in the file and one on a device.
+struct Share {
+    dtype: DType,
+    device: &'static str,
+    tensors: usize,
+    elements: u64,
+    bytes: u64,
+    device_bytes: u64,
+}
+
+impl Share {
+    /// Bytes on a device over those in the file.
+    fn widened(&self) -> f64 {
+        self.device_bytes as f64 / self.bytes.max(1) as f64
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            dtype,
+            device,
+            tensors,
+            ..
+        } = self;
+        write!(
+            f,
+            "{dtype:6} {tensors:4} tensors, {}",
+            human_bytes(self.bytes)
+        )?;
+        match (dtype.name() == *device, self.device_bytes == self.bytes) {
+            (true, true) => f.write_str(", the same on a device"),
+            (true, false) => write!(
+                f,
+                ", on a device {} ({:.3} ×)",
+                human_bytes(self.device_bytes),
+                self.widened()
+            ),
+            (false, _) => write!(
+                f,
+                ", on a device {} as {device} ({:.3} ×)",
+                human_bytes(self.device_bytes),
+                self.widened()
+            ),
+        }
+    }
+}
+
+/// Most bytes first.
+fn shares(checkpoint: &Checkpoint) -> Vec<Share> {
+    let mut shares: Vec<Share> = Vec::new();
+    for tensor in checkpoint.tensors.values() {
+        let (dtype, device) = (tensor.dtype, tensor_format(tensor).name());
+        let of_type = |share: &Share| (share.dtype, share.device) == (dtype, device);
+        let at = shares.iter().position(of_type).unwrap_or_else(|| {
+            shares.push(Share {
+                dtype,
+                device,
+                tensors: 0,
+                elements: 0,
+                bytes: 0,
+                device_bytes: 0,
+            });
+            shares.len() - 1
+        });
+        let share = &mut shares[at];
+        share.tensors += 1;
+        share.elements += tensor.elements();
+        share.bytes += tensor.bytes;
+        share.device_bytes += tensor_bytes(tensor);
+    }
+    shares.sort_by_key(|share| std::cmp::Reverse(share.bytes));
+    shares
+}
+
+/// What `run` would take on a device that offers no more than every one does.
+fn plan(checkpoint: &Checkpoint) -> twoclock_core::error::Result<MemoryPlan> {
+    let limits = limits(&checkpoint.config, None);
+    MemoryPlan::new(&Caps::portable_gpu(), checkpoint, &limits)
 }
 
 /// What kind of tokenizer comes with the model.

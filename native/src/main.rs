@@ -117,8 +117,15 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
                 output::print(&devices::as_text(&found))?;
             }
         }
-        Command::Inspect { model, json } => {
-            let checkpoint = models.find(model)?.open()?;
+        Command::Inspect {
+            model,
+            json,
+            quantize,
+        } => {
+            let mut checkpoint = models.find(model)?.open()?;
+            if let Some(quantization) = *quantize {
+                checkpoint.quantize(quantization)?;
+            }
             if *json {
                 output::print(&format!("{:#}\n", inspect::as_json(&checkpoint)))?;
             } else {
@@ -163,6 +170,7 @@ fn engine_options(args: &EngineArgs) -> EngineOptions {
         device: args.device.unwrap_or_default(),
         max_model_len: args.max_model_len,
         memory_mib: args.memory,
+        quantize: args.quantize,
     }
 }
 

@@ -58,6 +58,39 @@ fn says_what_a_folder_and_a_file_hold() {
 }
 
 #[test]
+fn says_what_is_widened_on_a_device_and_by_how_much() {
+    let shown = inspect(&golden("gguf/Q4_K_M.gguf"), &["--json"]);
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let shares = shown["dtypes"].as_array().unwrap();
+    let q4 = shares.iter().find(|s| s["dtype"] == "Q4_K").unwrap();
+    assert_eq!(q4["device_dtype"], "Q4_K");
+    let (bytes, device) = (&q4["bytes"], &q4["device_bytes"]);
+    let ratio = device.as_f64().unwrap() / bytes.as_f64().unwrap();
+    assert!((1.02..1.04).contains(&ratio), "{ratio}");
+    assert_eq!(q4["widened"], ratio);
+    let memory = &shown["memory"];
+    let parts = ["weights", "kv_cache", "workspace"].map(|key| memory[key].as_u64().unwrap());
+    assert_eq!(memory["total"], parts.iter().sum::<u64>());
+    let text = inspect(&golden("gguf/Q4_K_M.gguf"), &[]).stdout;
+    let text = String::from_utf8(text).unwrap();
+    assert!(
+        text.contains("(1.028 ×)") && text.contains("workspace"),
+        "{text}"
+    );
+
+    let folder = golden("models/llama");
+    let shown = inspect(&folder, &["--json", "--quantize", "q4_0"]);
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(shown["dtypes"][0]["dtype"], "BF16");
+    assert_eq!(shown["dtypes"][0]["device_dtype"], "Q4_0");
+    assert_eq!(shown["dtypes"][0]["widened"], 18.0 / 64.0);
+    let refused = inspect(&golden("gguf/Q4_1.gguf"), &["--quantize", "q8_0"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("Q4_1 already"), "{said}");
+}
+
+#[test]
 fn a_bad_model_is_one_sentence_and_a_failure() {
     let folder = tempfile::tempdir().unwrap();
     let refuse = |path: &Path, word: &str| {

@@ -1,6 +1,7 @@
 //! Reference data of `tests/golden`, as sources the engine reads.
 
 use safetensors::SafeTensors;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,6 +48,21 @@ impl ModelFiles for GoldenDir {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         }
+    }
+}
+
+/// A model's files in memory.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryFiles(pub BTreeMap<String, Vec<u8>>);
+
+impl ModelFiles for MemoryFiles {
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn open(&self, file: &str) -> io::Result<Option<Arc<dyn ByteSource>>> {
+        let bytes = self.0.get(file).cloned();
+        Ok(bytes.map(|bytes| -> Arc<dyn ByteSource> { Arc::new((file.to_owned(), bytes)) }))
     }
 }
 

@@ -2,14 +2,18 @@
 //! and one dispatch run on any executor.
 
 mod case;
+mod gguf_parts;
 mod golden;
+mod limited;
 mod logits_bits;
 mod noise;
 mod synthetic;
 mod weights;
 
 pub use case::{Case, Input, MakeDispatches, assert_close};
-pub use golden::{Expected, GoldenDir, golden, golden_bytes};
+pub use gguf_parts::gguf_parts;
+pub use golden::{Expected, GoldenDir, MemoryFiles, golden, golden_bytes};
+pub use limited::Limited;
 pub use logits_bits::{LogitsBits, LogitsRows};
 pub use noise::Noise;
 pub use synthetic::Synthetic;

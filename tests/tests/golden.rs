@@ -3,16 +3,19 @@
 
 #![allow(missing_docs, reason = "a test binary has no public surface")]
 
+use std::sync::Arc;
 use twoclock_core::clock::ManualClock;
 use twoclock_core::engine::{Completion, EngineCore};
+use twoclock_core::model::linear::Linear;
 use twoclock_core::runner::{ModelRunner, RunnerOptions};
 use twoclock_core::sample::LogSoftmax;
 use twoclock_core::sched::SchedulerConfig;
 use twoclock_core::types::{SamplingParams, TokenLogprobs};
-use twoclock_core::weights::Checkpoint;
+use twoclock_core::weights::{Checkpoint, DType, Quantization, TensorInfo};
+use twoclock_shaders::caps::Caps;
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::Executor;
-use twoclock_tests::{Expected, GoldenDir, golden_bytes, gpu};
+use twoclock_tests::{Expected, GoldenDir, Limited, gguf_parts, golden, golden_bytes, gpu};
 
 /// Largest difference of a log-probability: float32 noise (README of the golden data).
 const TOLERANCE: f32 = 1e-3;
@@ -213,4 +216,89 @@ fn gguf_types_of_super_blocks() {
 #[test]
 fn gguf_types_with_tables() {
     check_gguf(&["IQ4_NL", "IQ4_XS", "MXFP4"]);
+}
+
+/// One table for the embedding and the head, larger than one binding or one grid takes: windows.
+#[test]
+fn a_tied_table_splits_into_windows() {
+    let bindings = |caps: &Caps| Caps {
+        max_binding_bytes: 128 << 10,
+        ..caps.clone()
+    };
+    let grids = |caps: &Caps| Caps {
+        max_workgroups: 48,
+        ..caps.clone()
+    };
+    let limits: [(&str, usize, &dyn Fn(&Caps) -> Caps); 4] = [
+        ("F32", 3, &bindings),
+        ("BF16", 2, &bindings),
+        ("Q8_0", 2, &grids),
+        ("Q6_K", 2, &grids),
+    ];
+    for (name, windows, limit) in limits {
+        let checkpoint = gguf(&format!("gguf/{name}.gguf"));
+        assert!(checkpoint.config.tie_word_embeddings);
+        let mut reference = CpuExecutor::new(limit(&Caps::reference()));
+        let table = checkpoint
+            .tensor("model.embed_tokens.weight")
+            .expect("a table");
+        let table = Linear::load(&mut reference, &[table]).expect("loads");
+        assert_eq!(table.parts.len(), windows, "{name}");
+
+        let expected = Expected::read(&format!("gguf_{name}"));
+        let vocab = checkpoint.config.vocab_size;
+        let config = SchedulerConfig {
+            max_num_seqs: 1,
+            max_num_batched_tokens: 32,
+            max_model_len: 80,
+            block_size: 16,
+            num_blocks: 6,
+            ..SchedulerConfig::default()
+        };
+        let cpu = run(reference, &checkpoint, &expected, config.clone());
+        compare(&format!("{name} in windows"), &cpu, &expected, vocab);
+        let mut gpu = gpu();
+        let device = Limited::new(&mut *gpu, limit);
+        let device = run(device, &checkpoint, &expected, config);
+        compare(
+            &format!("{name} in windows, device"),
+            &device,
+            &expected,
+            vocab,
+        );
+    }
+}
+
+#[test]
+fn a_split_gguf_is_one_model() {
+    let bytes = std::fs::read(golden("gguf/Q4_K_M.gguf")).expect("a file");
+    let files = gguf_parts("tiny", &bytes, 3);
+    let last = "tiny-00003-of-00003.gguf";
+    let checkpoint = Checkpoint::from_gguf_parts(&files, last).expect("a checkpoint");
+    check("Q4_K_M in parts", "gguf_Q4_K_M", &checkpoint);
+}
+
+/// Blocks widened to singles and quantized again are the same blocks, so the logits are theirs.
+#[test]
+fn quantized_on_load() {
+    for (name, quantization) in [("Q8_0", Quantization::Q8_0), ("Q4_0", Quantization::Q4_0)] {
+        let mut checkpoint = gguf(&format!("gguf/{name}.gguf"));
+        for tensor in checkpoint.tensors.values_mut() {
+            let values = tensor.read_f32().expect("a tensor");
+            let bytes = bytemuck::cast_slice(&values).to_vec();
+            *tensor = TensorInfo {
+                dtype: DType::F32,
+                bytes: bytes.len() as u64,
+                offset: 0,
+                source: Arc::new((tensor.name.clone(), bytes)),
+                ..tensor.clone()
+            };
+        }
+        checkpoint.quantize(quantization).expect("singles");
+        check(
+            &format!("F32 to {name}"),
+            &format!("gguf_{name}"),
+            &checkpoint,
+        );
+    }
 }

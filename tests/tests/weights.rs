@@ -1,11 +1,13 @@
-//! Stored weights: what every block type means, held against ggml bit for bit.
+//! Stored weights: what every block type means and how values are quantized, held against ggml bit for
+//! bit; models split over files.
 
 #![allow(missing_docs, reason = "a test binary has no public surface")]
 
 use safetensors::SafeTensors;
-use twoclock_core::weights::DType;
 use twoclock_core::weights::block::dequantize;
-use twoclock_tests::golden;
+use twoclock_core::weights::checkpoint::Format;
+use twoclock_core::weights::{Checkpoint, DType, Quantization, WeightsError};
+use twoclock_tests::{MemoryFiles, gguf_parts, golden, golden_bytes};
 
 #[test]
 fn every_block_type_means_what_ggml_says() {
@@ -30,4 +32,123 @@ fn every_block_type_means_what_ggml_says() {
             assert_eq!(a.to_bits(), b.to_bits(), "{dtype} {i}: {a} {b}");
         }
     }
+}
+
+#[test]
+fn quantizing_rounds_as_ggml_does() {
+    let bytes = std::fs::read(golden("gguf/quantized.safetensors")).expect("a file");
+    let file = SafeTensors::deserialize(&bytes).expect("safetensors");
+    let values = file.tensor("values").expect("a tensor");
+    let values: Vec<f32> = bytemuck::pod_collect_to_vec(values.data());
+    for quantization in Quantization::ALL {
+        let name = quantization.dtype().name();
+        let expected = file.tensor(&name.to_lowercase()).expect("a tensor");
+        let size = quantization.dtype().block_bytes();
+        let ours = quantization.quantize(&values);
+        let blocks = ours.chunks(size).zip(expected.data().chunks(size));
+        for (i, (ours, theirs)) in blocks.enumerate() {
+            assert_eq!(ours, theirs, "{name} block {i}");
+        }
+        assert_eq!(ours.len(), expected.data().len());
+    }
+}
+
+#[test]
+fn only_unquantized_matrices_are_quantized() {
+    let read = |name: &str| {
+        Checkpoint::from_gguf(golden_bytes(&format!("gguf/{name}.gguf"))).expect("a checkpoint")
+    };
+    for name in ["F32", "F16", "BF16"] {
+        let mut checkpoint = read(name);
+        checkpoint
+            .quantize(Quantization::Q4_0)
+            .expect("unquantized");
+        for tensor in checkpoint.tensors.values() {
+            let matrix = tensor.shape.len() > 1;
+            assert_eq!(matrix, tensor.loaded_dtype() == DType::Q4_0, "{tensor:?}");
+            let row = tensor.load_rows(0..1).expect("a row");
+            let bytes = tensor.loaded_dtype().row_bytes(tensor.cols());
+            assert_eq!(Some(row.len()), bytes);
+        }
+    }
+    let refused = read("Q6_K").quantize(Quantization::Q8_0);
+    let Err(WeightsError::AlreadyQuantized { dtype, .. }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(dtype, DType::Q6K);
+}
+
+fn parts() -> MemoryFiles {
+    let bytes = std::fs::read(golden("gguf/IQ4_XS.gguf")).expect("a file");
+    gguf_parts("tiny", &bytes, 3)
+}
+
+fn refusal(files: &MemoryFiles, file: &str) -> String {
+    match Checkpoint::from_gguf_parts(files, file) {
+        Ok(_) => panic!("it was accepted"),
+        Err(e) => e.to_string(),
+    }
+}
+
+#[test]
+fn any_part_of_a_split_model_leads_to_all() {
+    let whole = Checkpoint::from_gguf(golden_bytes("gguf/IQ4_XS.gguf")).expect("a checkpoint");
+    let files = parts();
+    for name in files.0.keys() {
+        let split = Checkpoint::from_gguf_parts(&files, name).expect("a checkpoint");
+        let parts = Format::Gguf {
+            version: 3,
+            parts: 3,
+        };
+        assert_eq!(split.metadata.format, parts);
+        assert_eq!(split.config, whole.config);
+        assert!(split.tensors.keys().eq(whole.tensors.keys()));
+        for (a, b) in split.tensors.values().zip(whole.tensors.values()) {
+            let rows = |t: &twoclock_core::weights::TensorInfo| t.read_rows(0..t.rows());
+            assert_eq!((a.dtype, &a.shape), (b.dtype, &b.shape));
+            assert_eq!(rows(a).expect("rows"), rows(b).expect("rows"));
+        }
+    }
+}
+
+#[test]
+fn parts_that_do_not_belong_together_are_refused() {
+    let [first, second, third] = [1, 2, 3].map(|n| format!("tiny-0000{n}-of-00003.gguf"));
+    let mut missing = parts();
+    missing.0.remove(&second);
+    for named in [&first, &third] {
+        let message = refusal(&missing, named);
+        assert!(message.contains(&second), "{message}");
+        assert!(message.contains("missing"), "{message}");
+    }
+
+    let mut swapped = parts();
+    let other = swapped.0[&third].clone();
+    swapped.0.insert(second.clone(), other);
+    let message = refusal(&swapped, &first);
+    assert!(message.contains("split.no"), "{message}");
+
+    // The same tensors twice, under the number that is asked for.
+    let mut twice = parts();
+    let mut other = twice.0[&third].clone();
+    let at = other.windows(8).position(|w| w == b"split.no");
+    let value = at.expect("a number") + 12;
+    other[value] = 1;
+    twice.0.insert(second.clone(), other);
+    let message = refusal(&twice, &first);
+    assert!(message.contains("earlier part"), "{message}");
+
+    let mut renamed = MemoryFiles::default();
+    renamed
+        .0
+        .insert("model.gguf".into(), parts().0[&first].clone());
+    let message = refusal(&renamed, "model.gguf");
+    assert!(message.contains("-00001-of-00003.gguf"), "{message}");
+
+    let alone = std::sync::Arc::new((first.clone(), parts().0[&first].clone()));
+    let message = Checkpoint::from_gguf(alone)
+        .map(|_| ())
+        .unwrap_err()
+        .to_string();
+    assert!(message.contains("part of a model"), "{message}");
 }

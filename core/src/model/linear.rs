@@ -79,19 +79,25 @@ impl PartPlan<'_> {
 /// Most rows of one window, in multiples of `multiple`: what a binding and a buffer hold, and what a
 /// grid reaches when a workgroup has no more than [`matmul::LEAST_ROWS`].
 fn most_rows(caps: &Caps, format: WeightFormat, groups: u32, multiple: u64) -> usize {
-    let quants = 4 * u64::from(format.row_words(groups));
+    let words = format.row_words(groups).max(format.row_scale_words(groups));
     let buffer = caps.max_buffer_bytes - caps.binding_alignment;
-    let rows = (caps.max_binding_bytes / quants)
+    let rows = (caps.max_binding_bytes / (4 * u64::from(words)))
         .min(buffer / format.row_bytes(groups))
         .min(u64::from(caps.max_workgroups) * u64::from(matmul::LEAST_ROWS));
-    (rows / multiple * multiple).max(1) as usize
+    let whole = rows / multiple * multiple;
+    // Where a window has no room for so many, it takes what it can.
+    if whole > 0 {
+        whole as usize
+    } else {
+        rows.max(1) as usize
+    }
 }
 
 /// Neighbours of equal format share a part; a part that is full has a multiple of `multiple` rows.
 fn plan<'a>(caps: &Caps, tensors: &[&'a TensorInfo], multiple: u64) -> Vec<PartPlan<'a>> {
     let mut parts: Vec<PartPlan<'a>> = Vec::new();
     for &tensor in tensors {
-        let format = format_of(tensor.dtype);
+        let format = format_of(tensor.loaded_dtype());
         let groups = groups(tensor.cols());
         let most = most_rows(caps, format, groups, multiple);
         let mut row = 0;
@@ -137,7 +143,7 @@ pub(super) fn device_bytes_by(caps: &Caps, tensors: &[&TensorInfo], multiple: u6
 
 /// Rows of such a tensor that one window holds.
 pub(super) fn most_rows_of(caps: &Caps, tensor: &TensorInfo) -> u64 {
-    let format = format_of(tensor.dtype);
+    let format = format_of(tensor.loaded_dtype());
     most_rows(caps, format, groups(tensor.cols()), 1) as u64
 }
 
@@ -236,8 +242,9 @@ fn load_part(
         let row_bytes = (tensor.bytes / tensor.rows() as u64).max(1) as usize;
         let step = (CHUNK / row_bytes).max(1);
         for row in rows.clone().step_by(step) {
-            let raw = tensor.read_rows(row..rows.end.min(row + step))?;
-            let PackedRows { quants, scales } = pack_rows(tensor.dtype, tensor.cols(), &raw);
+            let raw = tensor.load_rows(row..rows.end.min(row + step))?;
+            let dtype = tensor.loaded_dtype();
+            let PackedRows { quants, scales } = pack_rows(dtype, tensor.cols(), &raw);
             executor.write(buffer, quants_at, bytemuck::cast_slice(&quants))?;
             quants_at += 4 * quants.len() as u64;
             if !scales.is_empty() {

@@ -4,141 +4,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::block::dequantize;
 use super::gguf::Gguf;
 use super::names::{
-    ROPE_FACTORS, ROPE_FREQS, canonical, expected_tensors, fused, hf_name, is_derived,
+    ROPE_FACTORS, ROPE_FREQS, canonical, expected_tensors, fused, hf_name, is_derived, is_router,
 };
 use super::safetensors::{open, open_if_there, read_directory};
-use super::source::{ByteSource, ModelFiles, read_all, read_vec};
-use super::{DType, WeightsError, config_gguf, config_hf};
+use super::source::{ByteSource, ModelFiles, read_all};
+use super::tensor::TensorInfo;
+use super::{DType, Quantization, WeightsError, config_gguf, config_hf};
 use crate::config::{ModelConfig, TextAssets, TokenizerAsset, Vocabulary};
 
 /// Longest configuration file taken, bytes.
 const MAX_CONFIG: u64 = 1 << 20;
 /// Longest tokenizer file taken, bytes.
 const MAX_TOKENIZER: u64 = 128 << 20;
-
-/// Where a tensor's bytes are and what they mean.
-#[derive(Clone)]
-pub struct TensorInfo {
-    /// Hugging Face name, such as `model.layers.0.self_attn.q_proj.weight`.
-    pub name: String,
-    /// Element type in the file.
-    pub dtype: DType,
-    /// Shape, row-major: `[out_features, in_features]` for a linear layer's weight.
-    pub shape: Vec<usize>,
-    /// The file.
-    pub source: Arc<dyn ByteSource>,
-    /// First byte in the file.
-    pub offset: u64,
-    /// Bytes in the file.
-    pub bytes: u64,
-}
-
-impl fmt::Debug for TensorInfo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TensorInfo")
-            .field("name", &self.name)
-            .field("dtype", &self.dtype)
-            .field("shape", &self.shape)
-            .field("file", &self.source.name())
-            .field("offset", &self.offset)
-            .field("bytes", &self.bytes)
-            .finish()
-    }
-}
-
-impl TensorInfo {
-    /// Rows: all dimensions but the last, multiplied. A vector is one row.
-    pub fn rows(&self) -> usize {
-        self.shape
-            .split_last()
-            .map_or(1, |(_, outer)| outer.iter().product())
-    }
-
-    /// Elements of a row.
-    pub fn cols(&self) -> usize {
-        self.shape.last().copied().unwrap_or(1)
-    }
-
-    /// Elements.
-    pub fn elements(&self) -> u64 {
-        self.shape.iter().map(|&d| d as u64).product()
-    }
-
-    /// Tensors that are its rows one after the other, by name and number of rows.
-    fn split(&self, parts: &[(String, usize)]) -> Result<Vec<Self>, WeightsError> {
-        let rows: usize = parts.iter().map(|(_, rows)| rows).sum();
-        if self.shape.len() < 2 || rows != self.rows() {
-            return Err(WeightsError::Shape {
-                file: self.source.name().to_owned(),
-                tensor: self.name.clone(),
-                found: self.shape.clone(),
-                expected: vec![rows, self.cols()],
-            });
-        }
-        // A tensor's bytes are its rows one after the other; the readers checked the product.
-        let row_bytes = self.bytes / rows.max(1) as u64;
-        let mut offset = self.offset;
-        let parts = parts.iter().map(|(name, rows)| {
-            let bytes = row_bytes * *rows as u64;
-            offset += bytes;
-            Self {
-                name: name.clone(),
-                shape: vec![*rows, self.cols()],
-                offset: offset - bytes,
-                bytes,
-                source: Arc::clone(&self.source),
-                ..*self
-            }
-        });
-        Ok(parts.collect())
-    }
-
-    /// The bytes of some rows, as they are in the file: `rows.len() · dtype.row_bytes(cols)`.
-    ///
-    /// # Errors
-    /// [`WeightsError::Rows`] for rows the tensor does not have, [`WeightsError::Read`] where the
-    /// host fails.
-    pub fn read_rows(&self, rows: Range<usize>) -> Result<Vec<u8>, WeightsError> {
-        let total = self.rows();
-        if rows.start > rows.end || rows.end > total {
-            return Err(WeightsError::Rows {
-                tensor: self.name.clone(),
-                start: rows.start,
-                end: rows.end,
-                rows: total,
-            });
-        }
-        // A tensor's bytes are its rows one after the other; the readers checked the product.
-        let row = self.bytes / total as u64;
-        read_vec(
-            &*self.source,
-            self.offset + row * rows.start as u64,
-            row * rows.len() as u64,
-            &self.name,
-        )
-    }
-
-    /// All elements, widened exactly. For norms and biases.
-    ///
-    /// # Errors
-    /// [`WeightsError::Read`] where the host fails.
-    pub fn read_f32(&self) -> Result<Vec<f32>, WeightsError> {
-        let bytes = self.read_rows(0..self.rows())?;
-        // The readers checked that the bytes are those of the elements.
-        let blocks = bytes.len() / self.dtype.block_bytes();
-        let mut values = vec![0.0; blocks * self.dtype.block_elements()];
-        dequantize(self.dtype, &bytes, &mut values);
-        Ok(values)
-    }
-}
 
 /// The container a checkpoint was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +30,8 @@ pub enum Format {
     Gguf {
         /// 2 or 3.
         version: u32,
+        /// Files.
+        parts: usize,
     },
     /// Safetensors, with the number of files.
     Safetensors {
@@ -158,7 +43,8 @@ pub enum Format {
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Gguf { version } => write!(f, "GGUF v{version}"),
+            Self::Gguf { version, parts: 1 } => write!(f, "GGUF v{version}"),
+            Self::Gguf { version, parts } => write!(f, "GGUF v{version} ({parts} files)"),
             Self::Safetensors { shards: 1 } => f.write_str("safetensors"),
             Self::Safetensors { shards } => write!(f, "safetensors ({shards} files)"),
         }
@@ -197,26 +83,6 @@ pub struct CheckpointMetadata {
     pub dtypes: Vec<DTypeShare>,
 }
 
-impl CheckpointMetadata {
-    /// One line, such as `Q4_1 (210 tensors, 66.4 MB), Q8_0 (1 tensor, 30.1 MB)`.
-    pub fn quantization(&self) -> String {
-        let parts: Vec<String> = self
-            .dtypes
-            .iter()
-            .map(|share| {
-                format!(
-                    "{} ({} tensor{}, {:.1} MB)",
-                    share.dtype,
-                    share.tensors,
-                    if share.tensors == 1 { "" } else { "s" },
-                    share.bytes as f64 / 1e6
-                )
-            })
-            .collect();
-        parts.join(", ")
-    }
-}
-
 /// A model's files, read and checked up to the tensor data.
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
@@ -231,14 +97,34 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Reads the head of a GGUF file.
+    /// Reads the head of a GGUF file that holds a whole model.
     ///
     /// # Errors
     /// [`WeightsError`], naming file and field or tensor.
     pub fn from_gguf(source: Arc<dyn ByteSource>) -> Result<Self, WeightsError> {
         let gguf = Gguf::read(source)?;
+        match gguf.num_parts()? {
+            1 => Self::from_gguf_head(&gguf),
+            parts => Err(WeightsError::unsupported(
+                gguf.source.name(),
+                "split.count",
+                format!("{parts}: the file is a part of a model"),
+                "parts of a model, with the others beside them in a folder",
+            )),
+        }
+    }
+
+    /// Reads the heads of a GGUF file and, where it is a part of a split model, of the other parts.
+    ///
+    /// # Errors
+    /// [`WeightsError`], naming file and field or tensor; [`WeightsError::MissingFile`] for a part.
+    pub fn from_gguf_parts(files: &dyn ModelFiles, file: &str) -> Result<Self, WeightsError> {
+        Self::from_gguf_head(&Gguf::read_parts(files, file)?)
+    }
+
+    fn from_gguf_head(gguf: &Gguf) -> Result<Self, WeightsError> {
         let file = gguf.source.name();
-        let config = config_gguf::model_config(&gguf)?;
+        let config = config_gguf::model_config(gguf)?;
         let mut tensors = BTreeMap::new();
         for entry in &gguf.tensors {
             if entry.name == ROPE_FREQS || ROPE_FACTORS.contains(&entry.name.as_str()) {
@@ -256,9 +142,10 @@ impl Checkpoint {
             let tensor = TensorInfo {
                 dtype: config_gguf::tensor_dtype(file, &entry.name, entry.ggml_type)?,
                 shape: entry.shape.clone(),
-                source: Arc::clone(&gguf.source),
+                source: Arc::clone(&gguf.sources[entry.source]),
                 offset: entry.offset,
                 bytes: entry.bytes,
+                quantization: None,
                 name: name.clone(),
             };
             insert(&mut tensors, tensor, &config)?;
@@ -271,11 +158,12 @@ impl Checkpoint {
             file,
             config,
             tensors,
-            config_gguf::text_assets(&gguf)?,
+            config_gguf::text_assets(gguf)?,
             Format::Gguf {
                 version: gguf.version,
+                parts: gguf.sources.len(),
             },
-            gguf.source.len(),
+            gguf.sources.iter().map(|source| source.len()).sum(),
             [
                 string("general.architecture"),
                 string("general.name"),
@@ -389,6 +277,30 @@ impl Checkpoint {
             tensors,
             text,
         })
+    }
+
+    /// Has the matrices quantized as they are loaded, the embedding too: all whose rows are whole
+    /// blocks of 32, but no router of experts, as a wrong choice costs more than its bytes.
+    ///
+    /// # Errors
+    /// [`WeightsError::AlreadyQuantized`] where the files hold quantized matrices: rounding twice
+    /// loses more than either.
+    pub fn quantize(&mut self, quantization: Quantization) -> Result<(), WeightsError> {
+        let matrix = |tensor: &&mut TensorInfo| tensor.shape.len() > 1;
+        for tensor in self.tensors.values_mut().filter(matrix) {
+            if tensor.dtype.is_quantized() {
+                return Err(WeightsError::AlreadyQuantized {
+                    file: tensor.source.name().to_owned(),
+                    tensor: tensor.name.clone(),
+                    dtype: tensor.dtype,
+                });
+            }
+            let whole = quantization.dtype().row_bytes(tensor.cols()).is_some();
+            if whole && !is_router(&tensor.name) {
+                tensor.quantization = Some(quantization);
+            }
+        }
+        Ok(())
     }
 
     /// A tensor by its Hugging Face name.

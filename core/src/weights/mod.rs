@@ -20,13 +20,17 @@ mod fields;
 pub mod gguf;
 mod keys;
 pub mod names;
+pub mod quantize;
 pub mod repack;
 pub mod safetensors;
 pub mod source;
+pub mod tensor;
 
-pub use checkpoint::{Checkpoint, TensorInfo};
+pub use checkpoint::Checkpoint;
 pub use dtype::DType;
+pub use quantize::Quantization;
 pub use source::{ByteSource, ModelFiles};
+pub use tensor::TensorInfo;
 
 /// Why a model file cannot be used.
 #[derive(Debug, Error)]
@@ -112,6 +116,18 @@ pub enum WeightsError {
         found: Vec<usize>,
         /// Shape of the configuration, rows first.
         expected: Vec<usize>,
+    },
+    /// Weights that should be quantized on the way already are.
+    #[error(
+        "{file}: tensor {tensor} is {dtype} already, and quantizing it again would only lose; load it as it is, or take a file in F32, F16 or BF16"
+    )]
+    AlreadyQuantized {
+        /// File.
+        file: String,
+        /// Hugging Face name.
+        tensor: String,
+        /// Its type in the file.
+        dtype: DType,
     },
     /// A reader was asked for rows the tensor does not have.
     #[error("tensor {tensor}: rows {start}..{end} were asked for, but it has {rows}")]

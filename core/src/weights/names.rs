@@ -146,6 +146,11 @@ pub fn is_derived(hf: &str) -> bool {
     hf.ends_with(".rotary_emb.inv_freq")
 }
 
+/// Whether a Hugging Face tensor chooses among experts.
+pub fn is_router(hf: &str) -> bool {
+    hf.ends_with(".mlp.gate.weight")
+}
+
 /// Which norms stand around a block's feed-forward network, and behind its attention. The same
 /// name means another place where every sublayer's output is normed too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

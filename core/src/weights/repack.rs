@@ -2,8 +2,8 @@
 //! in order. Exact; no value changes. Knows the layouts of
 //! [`weight`](twoclock_shaders::kernels::weight), no device.
 
-use super::DType;
 use super::block::{group_codes, half_bits, half_scales, iq4_xs_scale, k_scale};
+use super::{DType, TensorInfo};
 use twoclock_shaders::kernels::weight::{
     GROUP, SPAN_GROUPS, SUPER_GROUPS, WeightFormat, group_order, pair_order,
 };
@@ -27,6 +27,22 @@ pub fn format_of(dtype: DType) -> WeightFormat {
         DType::Iq4Nl => WeightFormat::Iq4Nl,
         DType::Iq4Xs => WeightFormat::Iq4Xs,
         DType::Mxfp4 => WeightFormat::Mxfp4,
+    }
+}
+
+/// The format of a tensor on a device: vectors become singles.
+pub fn tensor_format(tensor: &TensorInfo) -> WeightFormat {
+    match tensor.shape.len() {
+        0 | 1 => WeightFormat::F32,
+        _ => format_of(tensor.loaded_dtype()),
+    }
+}
+
+/// Bytes of a tensor on a device, the alignment of buffers aside.
+pub fn tensor_bytes(tensor: &TensorInfo) -> u64 {
+    match tensor.shape.len() {
+        0 | 1 => 4 * tensor.elements(),
+        _ => tensor_format(tensor).row_bytes(groups(tensor.cols())) * tensor.rows() as u64,
     }
 }
 
@@ -296,7 +312,7 @@ mod tests {
     #[test]
     fn a_row_takes_little_more_than_in_the_file() {
         for dtype in DType::ALL {
-            for cols in [256, 1024, 4096] {
+            for cols in [512, 1024, 4096] {
                 let file = dtype.row_bytes(cols).expect("whole blocks") as f64;
                 let device = format_of(dtype).row_bytes(groups(cols)) as f64;
                 assert!(device <= 1.04 * file, "{dtype} {cols}: {device} of {file}");

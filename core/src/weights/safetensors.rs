@@ -182,6 +182,7 @@ pub(super) fn read_file(
             source: Arc::clone(source),
             offset: data + start as u64,
             bytes: (end - start) as u64,
+            quantization: None,
         };
         out.insert(name, tensor);
     }

@@ -52,6 +52,11 @@ impl GgmlType {
         TYPES.iter().any(|t| t.0 == id).then_some(Self(id))
     }
 
+    /// Its number.
+    pub fn id(self) -> u32 {
+        self.0
+    }
+
     fn entry(self) -> (u32, &'static str, u64, u64) {
         *TYPES
             .iter()

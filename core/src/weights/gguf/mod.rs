@@ -1,4 +1,5 @@
-//! The GGUF container, versions 2 and 3, little-endian: header, metadata, tensor directory.
+//! The GGUF container, versions 2 and 3, little-endian: header, metadata, tensor directory, and models
+//! split over several files.
 //!
 //! Owns the layout and its checks; knows no architecture and no tokenizer. Reads the head of the
 //! file only, through a window, and never the tensor data.
@@ -13,6 +14,7 @@ use super::source::ByteSource;
 mod ggml_type;
 mod metadata;
 mod reader;
+mod split;
 
 pub use ggml_type::GgmlType;
 pub use metadata::{Array, Metadata, Value};
@@ -43,6 +45,8 @@ pub struct GgufTensor {
     pub offset: u64,
     /// Length, bytes.
     pub bytes: u64,
+    /// Which of the [sources](Gguf::sources) holds it.
+    pub source: usize,
 }
 
 /// The head of a GGUF file.
@@ -53,8 +57,10 @@ pub struct Gguf {
     pub metadata: Metadata,
     /// Tensors, in the file's order.
     pub tensors: Vec<GgufTensor>,
-    /// The file.
+    /// The file, the first of a split model.
     pub source: Arc<dyn ByteSource>,
+    /// All files, in order.
+    pub sources: Vec<Arc<dyn ByteSource>>,
 }
 
 impl Gguf {
@@ -64,7 +70,7 @@ impl Gguf {
         source.read_at(0, &mut magic).is_ok() && &magic == b"GGUF"
     }
 
-    /// Reads and checks the head of a file.
+    /// Reads and checks the head of one file, whether or not it is a part of a split model.
     ///
     /// # Errors
     /// [`WeightsError::Malformed`] where counts, lengths, types, shapes or offsets contradict the
@@ -136,6 +142,7 @@ impl Gguf {
             version,
             metadata,
             tensors,
+            sources: vec![Arc::clone(&source)],
             source,
         })
     }
@@ -214,6 +221,7 @@ fn read_tensor(r: &mut Reader<'_>, index: u64, alignment: u64) -> Result<GgufTen
         ggml_type,
         offset,
         bytes,
+        source: 0,
     })
 }
 
