@@ -37,6 +37,8 @@ Examples:
   twoclock list                show the models here, and what can be pulled
   twoclock inspect -m smollm2  show what it is
   twoclock rm smollm2          delete it again
+  twoclock tokenize, detokenize, render
+                               from text to tokens, back, and from messages to a prompt
 
 A model is a name (`twoclock list`), a .gguf file, a folder with config.json and .safetensors files, or
 hf:ORG/REPO[@REVISION][:FILE], which is fetched where it is not here yet. Models by name are kept in
@@ -132,6 +134,68 @@ Of a model split over several .gguf files, name any one.")]
         /// Count as if the model were loaded so.
         #[arg(long, value_name = "q8_0|q4_0")]
         quantize: Option<Quantization>,
+    },
+    /// Turn text on standard input into token ids.
+    #[command(after_help = "\
+Examples:
+  printf 'Hello' | twoclock tokenize -m smollm2
+  twoclock tokenize -m vocabulary.gguf --no-bos < book.txt
+  twoclock tokenize -m path/to/tokenizer.json --json < prompt.txt
+
+The text is taken exactly as it is, a line break at its end included. The texts of special tokens, such
+as <|im_end|>, are read as those tokens unless --no-special: for what a person wrote, give it.")]
+    Tokenize {
+        /// Name of an installed model, a .gguf file (one with a vocabulary alone will do), a folder
+        /// with tokenizer.json, that file itself, or hf:ORG/REPO[:FILE].
+        #[arg(short, long)]
+        model: String,
+        /// Leave out the tokens that the model expects around a text, such as the beginning of
+        /// sequence.
+        #[arg(long)]
+        no_bos: bool,
+        /// Read the texts of special tokens as letters like any other.
+        #[arg(long)]
+        no_special: bool,
+        /// Print one JSON object with the ids and each token's text.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Turn token ids on standard input into text.
+    #[command(after_help = "\
+Examples:
+  echo 19556 905 | twoclock detokenize -m smollm2
+  twoclock tokenize -m smollm2 --no-bos < a.txt | twoclock detokenize -m smollm2 | cmp - a.txt
+
+White space or commas stand between ids. The text comes without a line break of its own; special tokens
+are written out; bytes that are no UTF-8 become U+FFFD.")]
+    Detokenize {
+        /// As for `tokenize`.
+        #[arg(short, long)]
+        model: String,
+        /// Print one JSON object instead of text.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Put messages into a chat template: the prompt as the model would get it.
+    #[command(after_help = "\
+Examples:
+  echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"add_generation_prompt\": true}' |
+    twoclock render -m smollm2
+  twoclock render --template chat_template.jinja < conversation.json
+
+Standard input holds one JSON object with the template's variables: messages, add_generation_prompt
+(false where missing), tools, bos_token and eos_token (the model's where missing), strftime_now (a time
+such as \"2025-01-15T12:30:45\"; now where missing), and whatever else the template asks for. The text
+comes without a line break of its own. Where the template refuses the conversation, its message goes
+to standard error and the exit status is 1.")]
+    #[command(group = clap::ArgGroup::new("which").required(true))]
+    Render {
+        /// File with a Jinja template.
+        #[arg(long, value_name = "FILE", group = "which")]
+        template: Option<PathBuf>,
+        /// The template of a model: as for `tokenize`.
+        #[arg(short, long, group = "which")]
+        model: Option<String>,
     },
     /// Delete a model from this machine.
     #[command(after_help = "\

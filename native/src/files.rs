@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use memmap2::Mmap;
 use thiserror::Error;
+use twoclock_core::config::TextAssets;
+use twoclock_core::weights::checkpoint::{gguf_text, hf_text};
 use twoclock_core::weights::{ByteSource, Checkpoint, ModelFiles, WeightsError};
 
 use crate::catalogue;
@@ -111,6 +113,17 @@ impl ModelPath {
         }
     }
 
+    /// Reads what it says about text; there need be no tensors.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn text(&self) -> Result<TextAssets, FilesError> {
+        match self {
+            Self::Gguf(path) => Ok(gguf_text(Arc::new(MappedFile::open(path)?))?),
+            Self::Directory(path) => Ok(hf_text(&Folder::new(path))?),
+        }
+    }
+
     fn at(path: &Path) -> Result<Self, FilesError> {
         let not = |cause| FilesError::NotAModel {
             path: path.to_owned(),
@@ -197,13 +210,14 @@ impl ByteSource for MappedFile {
 
 /// A folder of files on this machine.
 #[derive(Debug)]
-struct Folder {
+pub(crate) struct Folder {
     name: String,
     path: PathBuf,
 }
 
 impl Folder {
-    fn new(path: &Path) -> Self {
+    /// The folder at `path`, called by its last part.
+    pub(crate) fn new(path: &Path) -> Self {
         let name = match path.file_name().unwrap_or(path.as_os_str()) {
             name if name.is_empty() => ".".into(),
             name => name.to_string_lossy().into_owned(),

@@ -7,12 +7,8 @@
     reason = "they panic when nobody reads; `output` does not"
 )]
 
-use std::fs::{self, File};
-use std::io::Read;
-use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
 use clap::Parser;
 use serde_json::json;
 use twoclock::catalogue;
@@ -24,9 +20,12 @@ use twoclock::inspect;
 use twoclock::interrupt;
 use twoclock::models::Models;
 use twoclock::output::{self, OutputError};
+use twoclock::render;
 use twoclock::report::Reporter;
 use twoclock::run::{self, Ask, RunOptions};
 use twoclock::store::{Store, human_bytes};
+use twoclock::text_input::{read_stdin, read_text};
+use twoclock::tokenize;
 use twoclock_core::text::Tokenizer;
 use twoclock_core::types::SamplingParams;
 
@@ -132,6 +131,36 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
                 output::print(&inspect::as_text(&checkpoint))?;
             }
         }
+        Command::Tokenize {
+            model,
+            no_bos,
+            no_special,
+            json,
+        } => {
+            let assets = models.text(model)?;
+            let tokens = tokenize::tokenize(&assets, &read_stdin()?, !no_bos, !no_special)?;
+            if *json {
+                output::print(&format!("{}\n", tokens.as_json()))?;
+            } else {
+                output::print(&format!("{}\n", tokens.as_text()))?;
+            }
+        }
+        Command::Detokenize { model, json } => {
+            let assets = models.text(model)?;
+            let text = tokenize::detokenize(&assets, &read_stdin()?)?;
+            if *json {
+                output::print(&format!("{}\n", json!({"text": text})))?;
+            } else {
+                output::print(&text)?;
+            }
+        }
+        Command::Render { template, model } => {
+            let assets = match (template, model) {
+                (Some(file), _) => render::template_file(file)?,
+                (None, model) => models.text(model.as_deref().unwrap_or_default())?,
+            };
+            output::print(&render::render(&assets, &read_stdin()?)?)?;
+        }
         Command::List { json } => list(&store, *json)?,
         Command::Rm { model } => {
             let bytes = store.remove(model)?;
@@ -139,30 +168,6 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Longest text taken from a file, bytes: far beyond every context, and never the machine's memory.
-const MAX_TEXT: u64 = 64 << 20;
-
-fn read_text(path: &Path) -> anyhow::Result<String> {
-    let unreadable = || format!("{} cannot be read", path.display());
-    // Asked before it is opened, as opening a pipe waits for a writer.
-    if !fs::metadata(path).with_context(unreadable)?.is_file() {
-        bail!("{}, as it is no regular file", unreadable());
-    }
-    let file = File::open(path).with_context(unreadable)?;
-    let mut text = Vec::new();
-    file.take(MAX_TEXT + 1)
-        .read_to_end(&mut text)
-        .with_context(unreadable)?;
-    if text.len() as u64 > MAX_TEXT {
-        bail!(
-            "{} is too long: a text may have {} at most",
-            path.display(),
-            human_bytes(MAX_TEXT)
-        );
-    }
-    String::from_utf8(text).with_context(unreadable)
 }
 
 fn engine_options(args: &EngineArgs) -> EngineOptions {

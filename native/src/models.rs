@@ -1,7 +1,11 @@
 //! From what the user calls a model to where it lies: paths and installed names on this machine,
 //! references to the hub by its cache or the network. Knows no format.
 
+use std::path::Path;
+
 use anyhow::{Context, bail};
+use twoclock_core::config::TextAssets;
+use twoclock_core::weights::checkpoint::hf_text;
 
 use crate::catalogue;
 use crate::files::ModelPath;
@@ -11,6 +15,7 @@ use crate::index::Index;
 use crate::pull::pull;
 use crate::report::Reporter;
 use crate::store::Store;
+use crate::text_folder::TextFolder;
 
 /// Where models come from.
 pub struct Models<'a> {
@@ -32,6 +37,18 @@ impl Models<'_> {
             Some(hub) => self.fetch(&hub),
             None => Ok(ModelPath::resolve(reference, self.store)?),
         }
+    }
+
+    /// What the files of a model say about text; no weights need be there. Besides what
+    /// [`find`](Self::find) takes, the path of a `tokenizer.json` or of a folder that has one.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find); a file that is not what its format says.
+    pub fn text(&self, reference: &str) -> anyhow::Result<TextAssets> {
+        if let Some(folder) = TextFolder::at(Path::new(reference)) {
+            return Ok(hf_text(&folder)?);
+        }
+        Ok(self.find(reference)?.text()?)
     }
 
     /// Brings a model onto this machine: by its name in the catalogue, or from the hub.

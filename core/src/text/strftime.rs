@@ -42,6 +42,33 @@ impl CivilTime {
         }
     }
 
+    /// From `2025-01-15T12:30:45` (ISO 8601; the time may be missing, or stand after a space).
+    pub fn parse(text: &str) -> Option<Self> {
+        let (date, time) = match text.find(['T', ' ']) {
+            Some(at) => (&text[..at], &text[at + 1..]),
+            None => (text, "00:00:00"),
+        };
+        let numbers = |text: &str, sign: char| -> Option<[i64; 3]> {
+            let mut parts = text.split(sign).map(|part| {
+                let digits = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+                part.parse().ok().filter(|_| digits && part.len() <= 4)
+            });
+            let numbers = [parts.next()??, parts.next()??, parts.next()??];
+            parts.next().is_none().then_some(numbers)
+        };
+        let [year, month, day] = numbers(date, '-')?;
+        let [hour, minute, second] = numbers(time, ':')?;
+        if hour > 23 || minute > 59 || second > 59 {
+            return None;
+        }
+        let days = Self::day_of(year);
+        let seconds = hour * 3600 + minute * 60 + second;
+        // Found by its date, so that no second calendar stands beside the first.
+        (days..days + 366)
+            .map(|days| Self { days, seconds })
+            .find(|time| time.date() == (year, usize::try_from(month).unwrap_or(0), day))
+    }
+
     /// Year, month 1–12, day 1–31, by counting 400-year cycles from 1 March of year 0.
     /// Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
     fn date(self) -> (i64, usize, i64) {
@@ -149,5 +176,35 @@ mod tests {
             "1969-12-31 23:59:59"
         );
         assert_eq!(CivilTime::from_seconds(0).format("%I %p %Q"), "12 AM %Q");
+    }
+
+    #[test]
+    fn a_time_is_read_as_it_is_written() {
+        for (text, seconds) in [
+            ("2025-01-15T12:30:45", 1_736_944_245),
+            ("2000-02-29 00:00:00", 951_782_400),
+            ("1970-01-01", 0),
+            ("1969-12-31T23:59:59", -1),
+        ] {
+            assert_eq!(
+                CivilTime::parse(text),
+                Some(CivilTime::from_seconds(seconds)),
+                "{text}"
+            );
+        }
+        for wrong in [
+            "",
+            "2025",
+            "2025-13-01",
+            "2025-02-29",
+            "2025-01-15T25:00:00",
+            "2025-01-15T12:30",
+            "2025-01-15T+1:00:00",
+            "99999-01-01",
+            "2025-01-15-01",
+            "é025-01-01",
+        ] {
+            assert_eq!(CivilTime::parse(wrong), None, "{wrong}");
+        }
     }
 }

@@ -210,7 +210,7 @@ impl Checkpoint {
             files.name(),
             config,
             tensors,
-            hf_text_assets(files)?,
+            hf_text(files)?,
             Format::Safetensors {
                 shards: found.shards,
             },
@@ -321,6 +321,14 @@ pub fn gguf_vocabulary(source: Arc<dyn ByteSource>) -> Result<Option<Vocabulary>
     config_gguf::vocabulary(&Gguf::read(source)?)
 }
 
+/// What a GGUF file of any architecture says about text, also one without tensors.
+///
+/// # Errors
+/// [`WeightsError`], naming file and key.
+pub fn gguf_text(source: Arc<dyn ByteSource>) -> Result<TextAssets, WeightsError> {
+    config_gguf::text_assets(&Gguf::read(source)?)
+}
+
 /// Puts a tensor under its name, or the tensors it holds under theirs.
 fn insert(
     tensors: &mut BTreeMap<String, TensorInfo>,
@@ -357,8 +365,12 @@ fn parse_json(source: &dyn ByteSource, file: &str) -> Result<Value, WeightsError
         .map_err(|e| WeightsError::malformed(file, "the file", e, "it must be JSON"))
 }
 
-/// `tokenizer.json`, and the template of `chat_template.jinja`, else of `tokenizer_config.json`.
-fn hf_text_assets(files: &dyn ModelFiles) -> Result<TextAssets, WeightsError> {
+/// What a Hugging Face directory says about text, also one without weights: `tokenizer.json`, and the
+/// template of `chat_template.jinja`, else of `tokenizer_config.json`.
+///
+/// # Errors
+/// [`WeightsError`], naming file and field.
+pub fn hf_text(files: &dyn ModelFiles) -> Result<TextAssets, WeightsError> {
     let mut assets = TextAssets::default();
     if let Some(source) = open_if_there(files, "tokenizer.json")? {
         assets.tokenizer = Some(TokenizerAsset::Json(read_all(&*source, MAX_TOKENIZER)?));
