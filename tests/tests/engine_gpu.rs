@@ -14,7 +14,7 @@ use twoclock_shaders::executor::{Executor, ExecutorError};
 use twoclock_shaders::gpu::{DeviceOptions, GpuDevice, SubmitBudget, WgpuExecutor};
 use twoclock_shaders::kernels::residual::{ResidualParams, dispatch};
 use twoclock_shaders::program::{Command, CountId, Program, Slice, StepArgs};
-use twoclock_tests::Synthetic;
+use twoclock_tests::{LogitsBits, Synthetic};
 
 fn device() -> WgpuExecutor {
     let device = pollster::block_on(GpuDevice::open(DeviceOptions::default()));
@@ -83,6 +83,52 @@ fn a_step_is_one_submit_and_a_long_one_is_cut() {
         6 * blocks,
         "four matrices a layer, the last sum, the head's matrix, the draw"
     );
+}
+
+/// Every row of logits of three requests to a model with layers of either kind, sorted.
+fn windowed_logits(chunk: usize, block_size: usize, together: bool) -> Vec<Vec<u32>> {
+    let checkpoint = tiny().windowed(11, &[true, false, true]);
+    let config = SchedulerConfig {
+        max_num_seqs: 3,
+        max_model_len: 128,
+        max_num_batched_tokens: 64,
+        max_prefill_chunk: Some(chunk),
+        block_size,
+        num_blocks: 1 + 256 / block_size,
+    };
+    let (executor, logits) = LogitsBits::new(device(), checkpoint.config.vocab_size);
+    let options = RunnerOptions::default();
+    let runner = ModelRunner::load(executor, &checkpoint, &config, options, |_| ()).expect("loads");
+    let clock = ManualClock::default();
+    let mut engine = EngineCore::new(runner, clock, &checkpoint.config, config).expect("an engine");
+    let requests = [1, 30, 50].map(|len| {
+        let params = SamplingParams {
+            max_tokens: 25,
+            ignore_eos: true,
+            logprobs: Some(0),
+            ..SamplingParams::default()
+        };
+        ((1..=len).collect::<Vec<u32>>(), params)
+    });
+    for wave in requests.chunks(if together { 3 } else { 1 }) {
+        let answers = pollster::block_on(engine.generate(wave.to_vec()));
+        for answer in answers.expect("a device") {
+            assert_eq!(answer.expect("an answer").token_ids.len(), 25);
+        }
+    }
+    let mut rows = logits.take();
+    assert_eq!(rows.len(), 3 * 25, "a row a token");
+    rows.sort_unstable();
+    rows
+}
+
+#[test]
+fn windows_give_the_same_bits_however_served() {
+    let plain = windowed_logits(64, 32, false);
+    for (chunk, block_size) in [(64, 16), (7, 32), (3, 16)] {
+        let served = windowed_logits(chunk, block_size, true);
+        assert!(served == plain, "chunks of {chunk}, pages of {block_size}");
+    }
 }
 
 #[test]

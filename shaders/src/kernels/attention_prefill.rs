@@ -102,6 +102,10 @@ pub fn dispatch(
     context: u32,
     buffers: Buffers,
 ) -> Dispatch {
+    let keys = match params.window {
+        0 => context,
+        window => context.min(window.saturating_add(TILE_QUERIES - 1)),
+    };
     Dispatch {
         key: key(caps.kind, layout, head_dim),
         bindings: vec![
@@ -120,6 +124,6 @@ pub fn dispatch(
             Extent::Fixed(params.heads),
             Extent::Fixed(1),
         ],
-        cost: cost(head_dim, TILE_QUERIES, context),
+        cost: cost(head_dim, TILE_QUERIES, keys),
     }
 }
