@@ -14,7 +14,9 @@ pub struct Weights {
     pub format: WeightFormat,
     /// Rows.
     pub rows: usize,
-    /// Groups of 32 a row.
+    /// Elements of a row.
+    pub k: usize,
+    /// Groups of 32 a row, the padding counted.
     pub groups: usize,
     /// Quants.
     pub w: Vec<u32>,
@@ -26,7 +28,7 @@ pub struct Weights {
 
 impl Weights {
     /// Random codes and moderate scales, as a file would hold them; `k` is whole blocks of the
-    /// type and a multiple of 32.
+    /// type.
     ///
     /// # Panics
     /// When it is not.
@@ -39,16 +41,12 @@ impl Weights {
         Self {
             format: format_of(dtype),
             rows,
-            groups: k / 32,
+            k,
+            groups: k.div_ceil(32),
             w: packed.quants,
             ws: packed.scales,
             values,
         }
-    }
-
-    /// Elements of a row.
-    pub fn k(&self) -> usize {
-        32 * self.groups
     }
 }
 

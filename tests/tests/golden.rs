@@ -218,24 +218,26 @@ fn gguf_types_with_tables() {
     check_gguf(&["IQ4_NL", "IQ4_XS", "MXFP4"]);
 }
 
+/// A device of which less is claimed.
+type Limit = fn(&Caps) -> Caps;
+
 /// One table for the embedding and the head, larger than one binding or one grid takes: windows.
 #[test]
 fn a_tied_table_splits_into_windows() {
-    let bindings = |caps: &Caps| Caps {
+    let bindings: Limit = |caps| Caps {
         max_binding_bytes: 128 << 10,
         ..caps.clone()
     };
-    let grids = |caps: &Caps| Caps {
+    let grids: Limit = |caps| Caps {
         max_workgroups: 48,
         ..caps.clone()
     };
-    let limits: [(&str, usize, &dyn Fn(&Caps) -> Caps); 4] = [
-        ("F32", 3, &bindings),
-        ("BF16", 2, &bindings),
-        ("Q8_0", 2, &grids),
-        ("Q6_K", 2, &grids),
-    ];
-    for (name, windows, limit) in limits {
+    for (name, windows, limit) in [
+        ("F32", 3, bindings),
+        ("BF16", 2, bindings),
+        ("Q8_0", 2, grids),
+        ("Q6_K", 2, grids),
+    ] {
         let checkpoint = gguf(&format!("gguf/{name}.gguf"));
         assert!(checkpoint.config.tie_word_embeddings);
         let mut reference = CpuExecutor::new(limit(&Caps::reference()));

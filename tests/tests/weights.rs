@@ -6,6 +6,7 @@
 use safetensors::SafeTensors;
 use twoclock_core::weights::block::dequantize;
 use twoclock_core::weights::checkpoint::Format;
+use twoclock_core::weights::repack::pack_rows;
 use twoclock_core::weights::{Checkpoint, DType, Quantization, WeightsError};
 use twoclock_tests::{MemoryFiles, gguf_parts, golden, golden_bytes};
 
@@ -151,4 +152,27 @@ fn parts_that_do_not_belong_together_are_refused() {
         .unwrap_err()
         .to_string();
     assert!(message.contains("part of a model"), "{message}");
+}
+
+/// Figures, not a check: how fast rows are made ready for a device.
+#[test]
+#[ignore = "prints figures; run by name with --nocapture"]
+fn perf_of_packing() {
+    const COLS: usize = 4096;
+    for dtype in DType::ALL {
+        let row = dtype.row_bytes(COLS).expect("whole blocks");
+        let raw = vec![0x5a; 32 << 20];
+        let raw = &raw[..raw.len() / row * row];
+        let mut fastest = f64::INFINITY;
+        for _ in 0..3 {
+            let start = std::time::Instant::now();
+            let packed = pack_rows(dtype, COLS, raw);
+            assert!(!packed.quants.is_empty());
+            fastest = fastest.min(start.elapsed().as_secs_f64());
+        }
+        println!(
+            "{dtype:6} {:6.0} MB/s of file",
+            raw.len() as f64 / 1e6 / fastest
+        );
+    }
 }

@@ -39,8 +39,9 @@ pub(super) fn group_codes(dtype: DType, block: &[u8], group: usize) -> [u8; GROU
         DType::Q5_0 | DType::Q5_1 => {
             let at = if dtype == DType::Q5_0 { 2 } else { 4 };
             halves(&mut codes, &block[at + 4..][..16]);
+            let high = u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
             for (i, code) in codes.iter_mut().enumerate() {
-                *code |= (block[at + i / 8] >> (i % 8) & 1) << 4;
+                *code |= ((high >> i & 1) as u8) << 4;
             }
         }
         DType::Q2K => pairs(&mut codes, &block[16..80], group),

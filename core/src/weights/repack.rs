@@ -106,10 +106,12 @@ impl RowWriter<'_> {
     fn pack_elements(mut self, raw: &[u8]) {
         let chunks = self.format.group_chunks().unwrap_or(1);
         for (i, bytes) in (0..).zip(raw.chunks(16)) {
+            let mut padded = [0; 16];
+            padded[..bytes.len()].copy_from_slice(bytes);
             self.chunk(
                 i / chunks,
                 i % chunks,
-                std::array::from_fn(|word| bytes.chunks(4).nth(word).map_or(0, self::word)),
+                bytemuck::cast::<[u8; 16], [u32; 4]>(padded).map(u32::from_le),
             );
         }
     }
@@ -135,10 +137,9 @@ impl RowWriter<'_> {
     fn codes(&mut self, group: u32, codes: &[u8; 32]) {
         match self.format {
             WeightFormat::Q8_0 => {
-                for (piece, codes) in (0..).zip(codes.chunks_exact(16)) {
-                    let words = std::array::from_fn(|i| word(&codes[4 * i..4 * i + 4]));
-                    self.chunk(group, piece, words);
-                }
+                let [a, b, c, d, e, f, g, h] = words(codes);
+                self.chunk(group, 0, [a, b, c, d]);
+                self.chunk(group, 1, [e, f, g, h]);
                 return;
             }
             WeightFormat::Q2K | WeightFormat::Q3K => {
@@ -230,40 +231,32 @@ impl RowWriter<'_> {
     }
 }
 
+/// Four codes a word, the first in its low byte.
+fn words(codes: &[u8; 32]) -> [u32; 8] {
+    let (fours, _) = codes.as_chunks();
+    std::array::from_fn(|j| u32::from_le_bytes(fours[j]))
+}
+
 /// Byte i holds the lower four bits of elements i and i + 16.
 fn nibbles(codes: &[u8; 32]) -> [u32; 4] {
-    let (low, high) = codes.split_at(16);
-    std::array::from_fn(|i| {
-        (word(&low[4 * i..4 * i + 4]) & 0x0f0f_0f0f)
-            | (word(&high[4 * i..4 * i + 4]) & 0x0f0f_0f0f) << 4
-    })
+    let q = words(codes);
+    std::array::from_fn(|i| (q[i] & 0x0f0f_0f0f) | (q[i + 4] & 0x0f0f_0f0f) << 4)
 }
 
 /// Bit `shift` of element 4 j + c at bit 8 c + j.
 fn one_bit(codes: &[u8; 32], shift: u32) -> u32 {
     (0..)
-        .zip(codes.chunks_exact(4))
-        .fold(0, |plane, (j, codes)| {
-            plane | (word(codes) >> shift & 0x0101_0101) << j
-        })
+        .zip(words(codes))
+        .fold(0, |plane, (j, q)| plane | (q >> shift & 0x0101_0101) << j)
 }
 
 /// Bits `shift` and `shift + 1` of element 16 h + 4 j + c at bits 8 c + 2 j of word h.
 fn two_bits(codes: &[u8; 32], shift: u32) -> [u32; 2] {
-    std::array::from_fn(|h| {
-        let codes = codes[16 * h..16 * h + 16].chunks_exact(4);
-        (0..).zip(codes).fold(0, |plane, (j, codes)| {
-            plane | (word(codes) >> shift & 0x0303_0303) << (2 * j)
-        })
-    })
-}
-
-/// Up to four bytes, little-endian, the missing ones zero.
-fn word(bytes: &[u8]) -> u32 {
-    bytes
-        .iter()
-        .rev()
-        .fold(0, |word, &byte| word << 8 | u32::from(byte))
+    let mut planes = [0; 2];
+    for (j, q) in words(codes).into_iter().enumerate() {
+        planes[j / 4] |= (q >> shift & 0x0303_0303) << (2 * (j % 4));
+    }
+    planes
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use twoclock_tests::{Case, Noise, Weights, assert_close, gpu};
 const SCALE: f32 = 25.298_222;
 
 fn run(executor: &mut impl Executor, weights: &Weights, ids: &[u32], first_row: u32) -> Vec<f32> {
-    let dim = 32 * weights.groups;
+    let dim = weights.k;
     let mut ws = weights.ws.clone();
     ws.resize(ws.len().max(4), 0);
     let params = EmbedParams {
@@ -51,7 +51,7 @@ fn widens_exactly_the_rows_of_its_window() {
     let first_row = 64;
     let ids = [70, 64, 63, 70, 84, 85];
     for dtype in DType::ALL {
-        for k in [32, 320, 768] {
+        for k in [32, 36, 320, 768] {
             if dtype.row_bytes(k).is_none() {
                 continue;
             }

@@ -37,7 +37,7 @@ impl Problem {
     /// The case for the first `tokens` tokens.
     fn case(&self, regime: Regime, tokens: usize) -> Case<'_> {
         let weights = &self.weights;
-        let (rows, k) = (weights.rows, weights.k());
+        let (rows, k) = (weights.rows, weights.k);
         let y = vec![UNTOUCHED; tokens * (rows + SLACK)];
         let mut inputs = vec![
             self.x[..tokens * k].into(),
@@ -92,7 +92,7 @@ impl Problem {
 
     /// Expected output and Σ|w x| in double precision.
     fn exact(&self, token: usize, row: usize) -> (f64, f64) {
-        let k = self.weights.k();
+        let k = self.weights.k;
         let products = self.weights.values[row * k..][..k]
             .iter()
             .zip(&self.x[token * k..][..k])
