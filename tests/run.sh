@@ -44,9 +44,13 @@ twoclock=${CARGO_TARGET_DIR:-target}/debug/twoclock
 need_vulkan "$twoclock"
 "$twoclock" devices
 
-say "The model the tests read"
-TWOCLOCK_SMOLLM2=$(TWOCLOCK_HOME=$cache "$twoclock" pull smollm2) || die "The model did not come (above). Run this again: it goes on where it was cut."
-export TWOCLOCK_SMOLLM2
+say "The models the tests read"
+pull() {
+  TWOCLOCK_HOME=$cache "$twoclock" pull "$1" || die "The model did not come (above). Run this again: it goes on where it was cut."
+}
+TWOCLOCK_SMOLLM2=$(pull smollm2)
+TWOCLOCK_GEMMA3=$(pull gemma3-270m)
+export TWOCLOCK_SMOLLM2 TWOCLOCK_GEMMA3
 export MESA_SHADER_CACHE_DIR=$cache/mesa
 
 say "Tests"

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use serde_json::{Value, json};
-use twoclock_core::config::{TextAssets, TokenizerAsset};
+use twoclock_core::config::{ModelConfig, TextAssets, TokenizerAsset};
 use twoclock_core::runner::MemoryPlan;
 use twoclock_core::weights::repack::{tensor_bytes, tensor_format};
 use twoclock_core::weights::{Checkpoint, DType};
@@ -73,6 +73,10 @@ pub fn as_json(checkpoint: &Checkpoint) -> Value {
             "max_position_embeddings": config.max_position_embeddings,
             "rms_norm_eps": config.rms_norm_eps,
             "rope_theta": config.rope.theta,
+            "sliding_window": config.sliding_window,
+            "sliding_layers": sliding_layers(config),
+            "num_experts": config.moe.map(|moe| moe.num_experts),
+            "num_experts_per_tok": config.moe.map(|moe| moe.num_experts_per_tok),
             "tie_word_embeddings": config.tie_word_embeddings,
             "bos_token_id": config.bos_token_id,
             "eos_token_ids": config.eos_token_ids,
@@ -113,9 +117,18 @@ pub fn as_text(checkpoint: &Checkpoint) -> String {
                 config.num_key_value_heads,
             ),
         ),
+        ("experts", experts(config)),
         (
             "context",
-            format!("{} tokens", config.max_position_embeddings),
+            match config.sliding_window {
+                None => format!("{} tokens", config.max_position_embeddings),
+                Some(window) => format!(
+                    "{} tokens, {window} in {} of {} layers",
+                    config.max_position_embeddings,
+                    sliding_layers(config),
+                    config.num_hidden_layers
+                ),
+            },
         ),
         (
             "vocabulary",
@@ -147,6 +160,7 @@ pub fn as_text(checkpoint: &Checkpoint) -> String {
         ("licence", metadata.license.clone().unwrap_or_else(unsaid)),
     ];
     rows.iter()
+        .filter(|(_, value)| !value.is_empty())
         .map(|(name, value)| format!("{name:13} {value}\n"))
         .collect()
 }
@@ -230,6 +244,26 @@ fn shares(checkpoint: &Checkpoint) -> Vec<Share> {
 fn plan(checkpoint: &Checkpoint) -> twoclock_core::error::Result<MemoryPlan> {
     let limits = limits(&checkpoint.config, None);
     MemoryPlan::new(&Caps::portable_gpu(), checkpoint, &limits)
+}
+
+/// Layers that see a window only.
+fn sliding_layers(config: &ModelConfig) -> usize {
+    config.layers.iter().filter(|layer| layer.sliding).count()
+}
+
+/// The mixture of experts, if there is one.
+fn experts(config: &ModelConfig) -> String {
+    let Some(moe) = config.moe else {
+        return String::new();
+    };
+    format!(
+        "{} of width {}, {} for each token, in {} of {} layers",
+        moe.num_experts,
+        moe.moe_intermediate_size,
+        moe.num_experts_per_tok,
+        config.layers.iter().filter(|layer| layer.moe).count(),
+        config.num_hidden_layers
+    )
 }
 
 /// What kind of tokenizer comes with the model.

@@ -70,7 +70,8 @@ pub fn run(
             bail!("--json needs a prompt: give -p, -f or --prompt-ids");
         }
         Ask::Conversation => {
-            let template = template()?;
+            let template = template()
+                .context("for a conversation; a text is gone on with by -p TEXT --raw")?;
             let mut engine = engine::load(checkpoint, tokenizer, &options.engine, store, report)?;
             let ended =
                 conversation::converse(&mut engine, &template, opening(), &options.sampling);

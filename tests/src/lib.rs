@@ -7,6 +7,7 @@ mod golden;
 mod limited;
 mod logits_bits;
 mod noise;
+mod real_model;
 mod synthetic;
 mod weights;
 
@@ -16,6 +17,7 @@ pub use golden::{Expected, GoldenDir, MemoryFiles, golden, golden_bytes};
 pub use limited::Limited;
 pub use logits_bits::{LogitsBits, LogitsRows};
 pub use noise::Noise;
+pub use real_model::{Reference, Share, generate, model_of_variable};
 pub use synthetic::Synthetic;
 pub use weights::Weights;
 

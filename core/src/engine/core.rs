@@ -73,6 +73,14 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         })
     }
 
+    /// Ends requests to come at these ids too; those beyond the vocabulary are never drawn.
+    pub(super) fn end_at(&mut self, ids: &[TokenId]) {
+        let known = |id: &TokenId| (*id as usize) < self.vocab_size;
+        self.eos_token_ids.extend(ids.iter().copied().filter(known));
+        self.eos_token_ids.sort_unstable();
+        self.eos_token_ids.dedup();
+    }
+
     /// Queues a request.
     ///
     /// # Errors

@@ -53,8 +53,10 @@ pub struct LlmEngine<R, C> {
 }
 
 impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
-    /// Gives an engine a tokenizer, which must be its model's.
-    pub fn new(core: EngineCore<R, C>, tokenizer: Tokenizer) -> Self {
+    /// Gives an engine a tokenizer, which must be its model's. What it knows to end a generation
+    /// ends one from now on, beside what the model's configuration names.
+    pub fn new(mut core: EngineCore<R, C>, tokenizer: Tokenizer) -> Self {
+        core.end_at(tokenizer.eog());
         Self {
             core,
             tokenizer,

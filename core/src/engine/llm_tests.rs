@@ -79,9 +79,13 @@ fn tokenizer() -> Tokenizer {
 }
 
 fn engine() -> LlmEngine<Reciter, ManualClock> {
+    engine_that_ends_at(&[EOS])
+}
+
+fn engine_that_ends_at(ids: &[TokenId]) -> LlmEngine<Reciter, ManualClock> {
     let model = ModelConfig {
         vocab_size: 258,
-        eos_token_ids: vec![EOS],
+        eos_token_ids: ids.to_vec(),
         ..model()
     };
     let config = SchedulerConfig {
@@ -146,4 +150,20 @@ fn answers_keep_their_places_beside_refused_prompts() {
     ));
     let third = answers[2].as_ref().unwrap();
     assert_eq!(third.completion.prompt_token_ids, [BOS, 66]);
+}
+
+#[test]
+fn an_end_that_only_the_tokenizer_knows_ends() {
+    for ends in [&[][..], &[BOS]] {
+        let mut engine = engine_that_ends_at(ends);
+        let params = SamplingParams {
+            max_tokens: 60,
+            ..SamplingParams::default()
+        };
+        let prompt = Prompt::TokenIds(vec![65]);
+        let answers = block_on(engine.generate(vec![(prompt, params)])).unwrap();
+        let answer = answers[0].as_ref().unwrap();
+        assert_eq!(answer.text, ANSWER);
+        assert_eq!(answer.completion.finish_reason, Some(FinishReason::Stop));
+    }
 }
