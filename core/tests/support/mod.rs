@@ -9,6 +9,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use twoclock_core::weights::Checkpoint;
 use twoclock_core::weights::source::{ByteSource, ModelFiles};
 
 pub fn golden(path: &str) -> PathBuf {
@@ -60,4 +61,21 @@ impl ModelFiles for MemoryFiles {
     fn open(&self, file: &str) -> io::Result<Option<Arc<dyn ByteSource>>> {
         Ok(self.0.get(file).map(|bytes| memory(file, bytes.clone())))
     }
+}
+
+/// Why a checkpoint was not accepted.
+pub fn message(result: Result<Checkpoint, impl std::fmt::Display>) -> String {
+    match result {
+        Ok(_) => panic!("it was accepted"),
+        Err(e) => e.to_string(),
+    }
+}
+
+/// Replaces a text that occurs once, at equal length.
+pub fn patched(path: &str, from: &[u8], to: &[u8]) -> Vec<u8> {
+    assert_eq!(from.len(), to.len());
+    let mut bytes = read(path);
+    let at = bytes.windows(from.len()).position(|w| w == from).unwrap();
+    bytes[at..at + to.len()].copy_from_slice(to);
+    bytes
 }

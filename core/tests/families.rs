@@ -1,0 +1,118 @@
+//! What distinguishes the families' files: their ends of generation, and what they may not ask for.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
+
+mod support;
+
+use support::{MemoryFiles, memory, message, patched, source};
+use twoclock_core::weights::Checkpoint;
+
+/// A GGUF file ends generations by its ids of every kind, and by texts known to end them.
+#[test]
+fn every_end_of_a_file_is_known() {
+    for family in [
+        "llama",
+        "mixtral",
+        "qwen2",
+        "qwen3",
+        "qwen3_moe",
+        "gemma",
+        "smollm3",
+    ] {
+        let path = format!("gguf_archs/{family}.gguf");
+        let config = Checkpoint::from_gguf(source(&path)).unwrap().config;
+        assert_eq!(config.eos_token_ids, [285, 287], "{family}");
+        for kind in [b"eos", b"eot", b"eom"] {
+            // Another id under a key of each kind; the texts stay known.
+            let entry = |kind: &[u8; 3], id: u32| {
+                let key = [b"tokenizer.ggml.", &kind[..], b"_token_id\x04\0\0\0"].concat();
+                [key, id.to_le_bytes().to_vec()].concat()
+            };
+            let bytes = patched(&path, &entry(b"eos", 287), &entry(kind, 7));
+            let config = Checkpoint::from_gguf(memory("file.gguf", bytes))
+                .unwrap()
+                .config;
+            assert_eq!(config.eos_token_ids, [7, 285, 287], "{family} {kind:?}");
+        }
+    }
+}
+
+/// Fields that would change what is computed are refused where they are not implemented.
+#[test]
+fn what_a_family_does_not_do_is_refused() {
+    for (model, field, value, words) in [
+        (
+            "gemma3_text",
+            "use_bidirectional_attention",
+            true.into(),
+            "true",
+        ),
+        (
+            "gemma2",
+            "layer_types",
+            serde_json::json!(["x", "x", "x", "x"]),
+            "\"x\"",
+        ),
+        (
+            "gemma2",
+            "layer_types",
+            serde_json::json!(["full_attention"]),
+            "1 long",
+        ),
+        (
+            "gemma2",
+            "hidden_activation",
+            "gelu".into(),
+            "gelu_pytorch_tanh",
+        ),
+        ("qwen2", "partial_rotary_factor", 0.5.into(), "whole heads"),
+        ("phi3", "partial_rotary_factor", 1.5.into(), "at most 1"),
+        (
+            "phi3",
+            "rope_scaling",
+            serde_json::json!({"type": "linear", "factor": 2.0}),
+            "longrope",
+        ),
+        (
+            "phi3_longrope_short",
+            "rope_scaling",
+            serde_json::json!({"type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}),
+            "8 short and long factors",
+        ),
+        (
+            "mixtral",
+            "num_local_experts",
+            1_000_000.into(),
+            "num_experts",
+        ),
+        ("mixtral", "num_experts_per_tok", 5.into(), "from 1 to 4"),
+        ("qwen3_moe", "moe_intermediate_size", 48.into(), "[48, 64]"),
+        ("qwen3_moe", "num_experts", 9.into(), "[9, 64]"),
+        (
+            "smollm3",
+            "no_rope_layers",
+            serde_json::json!([1]),
+            "4 layers",
+        ),
+        ("mistral", "sliding_window", 0.into(), "sliding_window is 0"),
+        (
+            "qwen2",
+            "rope_scaling",
+            serde_json::json!({"rope_type": "dynamic"}),
+            "yarn",
+        ),
+    ] {
+        let mut files = MemoryFiles::of(&format!("models/{model}"));
+        let mut config: serde_json::Value =
+            serde_json::from_slice(&files.0["config.json"]).unwrap();
+        config[field] = value;
+        files
+            .0
+            .insert("config.json".into(), config.to_string().into_bytes());
+        let message = message(Checkpoint::from_hf(&files));
+        assert!(
+            message.contains(words),
+            "{model} {field}: {message:?} lacks {words:?}"
+        );
+    }
+}
