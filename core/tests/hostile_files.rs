@@ -3,58 +3,17 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
+#[path = "support/memory_peak.rs"]
+mod memory_peak;
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
+use memory_peak::bounded;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use support::{MemoryFiles, memory, read};
 use twoclock_core::text::{ChatTemplate, Tokenizer};
 use twoclock_core::weights::Checkpoint;
 use twoclock_core::weights::checkpoint::gguf_vocabulary;
-
-/// The system's allocator, counting bytes in use and their peak.
-struct Counting;
-
-static USED: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-#[expect(unsafe_code, reason = "the allocator's interface is unsafe")]
-// SAFETY: every call is handed to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        PEAK.fetch_max(
-            USED.fetch_add(layout.size(), Relaxed) + layout.size(),
-            Relaxed,
-        );
-        // SAFETY: the caller keeps `alloc`'s contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        USED.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller keeps `dealloc`'s contract.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// Runs `f` and checks that it took at most `most` bytes beyond those in use.
-fn bounded<T>(most: usize, f: impl FnOnce() -> T) -> T {
-    let before = USED.load(Relaxed);
-    PEAK.store(before, Relaxed);
-    let out = f();
-    let taken = PEAK.load(Relaxed) - before;
-    assert!(
-        taken <= most,
-        "{taken} bytes were allocated, {most} are allowed"
-    );
-    out
-}
 
 /// A cut and some overwritten bytes, most of them near the start.
 fn damage(len: usize, head: usize) -> impl Strategy<Value = (usize, Vec<(usize, u8)>)> {

@@ -64,6 +64,29 @@ fn every_conversation_is_rendered_as_transformers_does() {
     assert_eq!((templates.len(), rendered, refused), (51, 1820, 28));
 }
 
+#[test]
+fn a_long_conversation_is_rendered_by_every_template() {
+    let golden = json("templates.json");
+    let content = "It was a dark and stormy night; ".repeat(30);
+    let messages: Vec<Value> = (0..300)
+        .map(|n| {
+            let role = if n % 2 == 0 { "user" } else { "assistant" };
+            serde_json::json!({"role": role, "content": content})
+        })
+        .collect();
+    for name in golden["template_sha256"].as_object().unwrap().keys() {
+        let source = String::from_utf8(read(&format!("templates/{name}"))).unwrap();
+        let now: Arc<dyn Fn(&str) -> String + Send + Sync> = Arc::new(str::to_owned);
+        let token = || Some("<s>".to_owned());
+        let template = ChatTemplate::new(&source, token(), token(), Some(now)).unwrap();
+        match template.render(&messages, true, &Map::new()) {
+            Ok(text) => assert!(text.len() > 100 * content.len(), "{name}: {}", text.len()),
+            Err(TextError::TemplateRefused(_)) => {}
+            Err(e) => panic!("{name}: {e}"),
+        }
+    }
+}
+
 /// Some characters of each from the first that differs on.
 fn from_where_they_part(a: &str, b: &str) -> [String; 2] {
     let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();

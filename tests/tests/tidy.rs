@@ -16,6 +16,10 @@ const HARD_LIMIT: usize = 700;
 /// Files over the soft limit, each with its reason; at most ten.
 const LONG_FILES: &[(&str, &str)] = &[
     (
+        "core/src/text/template_operands.rs",
+        "one walk over an expression's lexemes, with what it gives for every kind",
+    ),
+    (
         "core/src/engine/core_tests.rs",
         "one fake model and every way of serving it, compared in one place",
     ),

@@ -11,6 +11,7 @@ mod pre_tokenizer;
 pub mod strftime;
 pub mod template;
 mod template_json;
+mod template_operands;
 mod template_python;
 mod template_tags;
 pub mod tokenizer;

@@ -15,9 +15,14 @@ use super::literal::Marks;
 use super::{RenderedPrompt, TextError, Tokenizer, template_python, template_tags};
 use crate::config::TextAssets;
 
-/// What a template may spend: about one a step and one for 64 bytes it makes, which bounds its time
-/// and its memory. A conversation of a thousand messages takes some hundred thousand.
-const FUEL: u64 = 1_000_000;
+/// What a template may spend: about one a step, one for 64 bytes it makes and one for a value it
+/// puts into another, which bounds its time and its memory (32 MB of text).
+const FUEL: u64 = 500_000;
+/// What it may spend besides for each byte of its messages: some templates copy all they have
+/// gathered with every message.
+const FUEL_PER_BYTE: u64 = 8;
+/// Deepest nesting of calls and loops; a call of a macro counts some.
+const MAX_RECURSION: usize = 200;
 /// Longest template taken, bytes.
 const MAX_SOURCE: usize = 1 << 20;
 
@@ -85,7 +90,7 @@ impl ChatTemplate {
             .build()
             .map_err(|e| TextError::TemplateSyntax(describe(&e)))?;
         environment.set_syntax(syntax);
-        environment.set_fuel(Some(FUEL));
+        environment.set_recursion_limit(MAX_RECURSION);
         template_python::install(&mut environment);
         environment.add_function("raise_exception", |message: String| {
             let error = minijinja::Error::new(ErrorKind::InvalidOperation, message.clone());
@@ -204,11 +209,25 @@ impl ChatTemplate {
         );
         context.insert("messages".to_owned(), messages);
 
-        let template = self
-            .environment
+        let bytes: u64 = context.values().map(text_bytes).sum();
+        let mut environment = self.environment.clone();
+        environment.set_fuel(Some(
+            FUEL.saturating_add(bytes.saturating_mul(FUEL_PER_BYTE)),
+        ));
+        let template = environment
             .get_template("chat")
             .map_err(|e| TextError::TemplateSyntax(describe(&e)))?;
         template.render(Serde(context)).map_err(|e| explain(&e))
+    }
+}
+
+/// Bytes of all texts in a value.
+fn text_bytes(value: &serde_json::Value) -> u64 {
+    match value {
+        serde_json::Value::String(text) => text.len() as u64,
+        serde_json::Value::Array(items) => items.iter().map(text_bytes).sum(),
+        serde_json::Value::Object(fields) => fields.values().map(text_bytes).sum(),
+        _ => 0,
     }
 }
 
@@ -275,6 +294,22 @@ mod tests {
     }
 
     #[test]
+    fn every_option_of_tojson_is_there() {
+        let value = json!({"x": {"b": ["é😀\u{7f}\n"], "a": {"z": 1, "y": 2}}});
+        let dumps = |options: &str| {
+            render(&format!("{{{{ x | tojson({options}) }}}}"), value.clone()).unwrap()
+        };
+        assert_eq!(
+            dumps("ensure_ascii=true, sort_keys=true"),
+            r#"{"a": {"y": 2, "z": 1}, "b": ["\u00e9\ud83d\ude00\u007f\n"]}"#
+        );
+        assert_eq!(
+            dumps("separators=(',', ':')"),
+            "{\"b\":[\"é😀\u{7f}\\n\"],\"a\":{\"z\":1,\"y\":2}}"
+        );
+    }
+
+    #[test]
     fn a_template_refuses_in_its_own_words() {
         let error = render("{{ raise_exception('Roles must alternate') }}", json!({}));
         assert!(matches!(error, Err(TextError::TemplateRefused(m)) if m == "Roles must alternate"));
@@ -296,7 +331,7 @@ mod tests {
                 format!("{{{{ 1{} }}}}", "+1".repeat(n / 2)),
                 format!("{{{{ x{} }}}}", ".b".repeat(n / 2)),
                 format!("{{{{ x{} }}}}", "()".repeat(n / 2)),
-                format!("{{{{ 1{} }}}}", "|string".repeat(n / 2)),
+                format!("{{{{ 1{} }}}}", "|string".repeat(n / 20)),
                 format!("{{{{ {}1 }}}}", "not ".repeat(n)),
                 format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}".repeat(n / 2)),
             ]
