@@ -175,4 +175,11 @@ fn perf_of_packing() {
             raw.len() as f64 / 1e6 / fastest
         );
     }
+    let values: Vec<f32> = (0..4 << 20).map(|i| (i % 97) as f32 - 48.0).collect();
+    for quantization in Quantization::ALL {
+        let start = std::time::Instant::now();
+        assert!(!quantization.quantize(&values).is_empty());
+        let rate = values.len() as f64 / 1e6 / start.elapsed().as_secs_f64();
+        println!("to {quantization:?} {rate:6.0} M values/s");
+    }
 }

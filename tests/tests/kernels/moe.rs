@@ -91,7 +91,9 @@ const UNTOUCHED: f32 = -777.0;
 fn multiplies_with_the_chosen_experts() {
     const FIRST: u32 = 2;
     const EXPERTS: u32 = 3;
-    for dtype in DType::ALL {
+    // Each way of reading codes and of scaling them; what is left differs in numbers only.
+    use DType::{F32, Mxfp4, Q2K, Q4_0, Q5K, Q6K, Q8_0};
+    for dtype in [F32, Q8_0, Q4_0, Q2K, Q5K, Q6K, Mxfp4] {
         for (rows, k, tokens, chosen, shared) in [(5, 96, 3, 2, true), (40, 320, 2, 3, false)] {
             let k = usize::next_multiple_of(k, dtype.block_elements());
             let mut noise = Noise::new(u64::from(rows));
