@@ -1,4 +1,5 @@
-//! A seeded llama checkpoint in memory, of any shape: for tests of what depends on shapes alone.
+//! A seeded checkpoint in memory, of any shape and a few families: for tests of what depends on
+//! shapes alone.
 
 use crate::Noise;
 use half::f16;
@@ -54,9 +55,75 @@ impl Synthetic {
     /// # Panics
     /// When the engine does not take it.
     pub fn checkpoint(&self) -> Checkpoint {
-        let config = serde_json::json!({
-            "architectures": ["LlamaForCausalLM"],
-            "model_type": "llama",
+        self.build("llama", &serde_json::json!({}), self.dense())
+    }
+
+    /// A checkpoint with norms of heads and `experts` of width `ffn`, of which a token goes to two.
+    ///
+    /// # Panics
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn mixture(&self, experts: usize, ffn: usize) -> Checkpoint {
+        let differences = serde_json::json!({
+            "num_experts": experts,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": ffn,
+        });
+        let mut shapes = vec![("mlp.gate".to_owned(), vec![experts, self.hidden_size])];
+        shapes.extend(self.head_norms());
+        for expert in 0..experts {
+            for (name, shape) in [
+                ("gate_proj", vec![ffn, self.hidden_size]),
+                ("up_proj", vec![ffn, self.hidden_size]),
+                ("down_proj", vec![self.hidden_size, ffn]),
+            ] {
+                shapes.push((format!("mlp.experts.{expert}.{name}"), shape));
+            }
+        }
+        self.build("qwen3_moe", &differences, shapes)
+    }
+
+    /// A checkpoint with norms around every sublayer and of heads, GELU, scaled embeddings, and a
+    /// window with a rotary base of its own on the first of every two layers.
+    ///
+    /// # Panics
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn gemma(&self, window: usize) -> Checkpoint {
+        let differences = serde_json::json!({
+            "sliding_window": window,
+            "sliding_window_pattern": 2,
+            "hidden_activation": "gelu_pytorch_tanh",
+        });
+        let mut shapes = self.dense();
+        shapes.extend(self.head_norms());
+        for name in ["pre_feedforward_layernorm", "post_feedforward_layernorm"] {
+            shapes.push((name.to_owned(), vec![self.hidden_size]));
+        }
+        self.build("gemma3_text", &differences, shapes)
+    }
+
+    fn dense(&self) -> Vec<(String, Vec<usize>)> {
+        let (hidden, ffn) = (self.hidden_size, self.intermediate_size);
+        vec![
+            ("mlp.gate_proj".to_owned(), vec![ffn, hidden]),
+            ("mlp.up_proj".to_owned(), vec![ffn, hidden]),
+            ("mlp.down_proj".to_owned(), vec![hidden, ffn]),
+        ]
+    }
+
+    fn head_norms(&self) -> [(String, Vec<usize>); 2] {
+        ["q_norm", "k_norm"].map(|name| (format!("self_attn.{name}"), vec![self.head_dim]))
+    }
+
+    /// A model of some family: its fields beyond the shape, and each layer's tensors beyond those of
+    /// attention and the two norms that all have.
+    fn build(
+        &self,
+        model_type: &str,
+        differences: &serde_json::Value,
+        layer: Vec<(String, Vec<usize>)>,
+    ) -> Checkpoint {
+        let mut config = serde_json::json!({
+            "model_type": model_type,
             "hidden_size": self.hidden_size,
             "intermediate_size": self.intermediate_size,
             "num_hidden_layers": self.num_hidden_layers,
@@ -71,9 +138,12 @@ impl Synthetic {
             "tie_word_embeddings": false,
             "eos_token_id": 0,
         });
+        for (field, value) in differences.as_object().expect("an object") {
+            config[field] = value.clone();
+        }
         let files = Files {
             config: config.to_string().into_bytes(),
-            weights: self.weights(),
+            weights: self.weights(&layer),
         };
         Checkpoint::from_hf(&files).unwrap_or_else(|e| panic!("a synthetic model: {e}"))
     }
@@ -95,10 +165,10 @@ impl Synthetic {
         checkpoint
     }
 
-    fn weights(&self) -> Vec<u8> {
+    fn weights(&self, of_layer: &[(String, Vec<usize>)]) -> Vec<u8> {
         let q = self.num_attention_heads * self.head_dim;
         let kv = self.num_key_value_heads * self.head_dim;
-        let (hidden, ffn) = (self.hidden_size, self.intermediate_size);
+        let hidden = self.hidden_size;
         let mut shapes: Vec<(String, Vec<usize>)> = vec![
             (
                 "model.embed_tokens.weight".into(),
@@ -115,11 +185,11 @@ impl Synthetic {
                 ("self_attn.k_proj", vec![kv, hidden]),
                 ("self_attn.v_proj", vec![kv, hidden]),
                 ("self_attn.o_proj", vec![hidden, q]),
-                ("mlp.gate_proj", vec![ffn, hidden]),
-                ("mlp.up_proj", vec![ffn, hidden]),
-                ("mlp.down_proj", vec![hidden, ffn]),
             ] {
                 shapes.push((format!("model.layers.{layer}.{name}.weight"), shape));
+            }
+            for (name, shape) in of_layer {
+                shapes.push((format!("model.layers.{layer}.{name}.weight"), shape.clone()));
             }
         }
         let mut noise = Noise::new(self.seed);

@@ -29,18 +29,32 @@ enum Model {
     Mixed,
     /// Only layers with that window.
     Sliding,
+    /// Two of five experts a token, whose width ends inside a span; norms of heads.
+    Mixture,
+    /// Norms around everything, GELU, a window with a rotation of its own.
+    Gemma,
 }
+
+const MODELS: [Model; 5] = [
+    Model::Full,
+    Model::Mixed,
+    Model::Sliding,
+    Model::Mixture,
+    Model::Gemma,
+];
 
 const WINDOW: usize = 37;
 
 impl Model {
     fn checkpoint(self) -> &'static Checkpoint {
-        static MODELS: [OnceLock<Checkpoint>; 3] = [const { OnceLock::new() }; 3];
+        static MODELS: [OnceLock<Checkpoint>; 5] = [const { OnceLock::new() }; 5];
         let synthetic = Synthetic::borders();
         MODELS[self as usize].get_or_init(|| match self {
             Self::Full => synthetic.checkpoint(),
             Self::Mixed => synthetic.windowed(WINDOW, &[true, false]),
             Self::Sliding => synthetic.windowed(WINDOW, &[true, true]),
+            Self::Mixture => synthetic.mixture(5, 224),
+            Self::Gemma => synthetic.gemma(WINDOW),
         })
     }
 }
@@ -193,6 +207,9 @@ fn plain(model: Model, len: usize) -> Served {
 /// The same for a model with a window, which begins to leave pages behind and then parts.
 const WINDOWED: [usize; 9] = [1, 33, 36, 37, 38, 64, 257, 300, 513];
 
+/// For what makes no difference between lengths but their number.
+const FEW: [usize; 3] = [1, 33, 70];
+
 /// Lengths around every border: groups of 32, pages of 16 and 32, blocks, parts, and two parts.
 const LENGTHS: [usize; 16] = [
     1, 2, 15, 16, 17, 31, 32, 33, 127, 253, 255, 256, 257, 511, 513, 700,
@@ -220,7 +237,8 @@ fn every_border_is_crossed_the_same_way() {
         // Few at a time, so that the pool holds them.
         let full = LENGTHS.chunks(3).map(|lengths| (Model::Full, lengths));
         let mixed = WINDOWED.chunks(3).map(|lengths| (Model::Mixed, lengths));
-        for (model, lengths) in full.chain(mixed) {
+        let others = [Model::Mixture, Model::Gemma].map(|model| (model, &FEW[..]));
+        for (model, lengths) in full.chain(mixed).chain(others) {
             let served = bits(CpuExecutor::default(), model, lengths, way);
             let plain = plain_all(model, lengths);
             assert!(served == plain, "{model:?}, {lengths:?} tokens, {way:?}");
@@ -293,7 +311,7 @@ proptest! {
 
     #[test]
     fn the_same_bits_however_served(
-        model in prop::sample::select(vec![Model::Full, Model::Mixed, Model::Sliding]),
+        model in prop::sample::select(MODELS.to_vec()),
         lengths in prop::collection::vec(prop::sample::select(LENGTHS.to_vec()), 1..=3),
         serving in serving(),
     ) {

@@ -6,15 +6,18 @@
 use twoclock_core::clock::ManualClock;
 use twoclock_core::engine::EngineCore;
 use twoclock_core::error::Error;
+use twoclock_core::model::experts::Experts;
 use twoclock_core::runner::{ModelRunner, RunnerOptions};
 use twoclock_core::sched::SchedulerConfig;
 use twoclock_core::types::SamplingParams;
+use twoclock_core::weights::Checkpoint;
+use twoclock_shaders::caps::Caps;
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::{Executor, ExecutorError};
 use twoclock_shaders::gpu::{DeviceOptions, GpuDevice, SubmitBudget, WgpuExecutor};
 use twoclock_shaders::kernels::residual::{ResidualParams, dispatch};
 use twoclock_shaders::program::{Command, CountId, Program, Slice, StepArgs};
-use twoclock_tests::{LogitsBits, Synthetic};
+use twoclock_tests::{Limited, LogitsBits, Synthetic};
 
 fn device() -> WgpuExecutor {
     let device = pollster::block_on(GpuDevice::open(DeviceOptions::default()));
@@ -85,9 +88,14 @@ fn a_step_is_one_submit_and_a_long_one_is_cut() {
     );
 }
 
-/// Every row of logits of three requests to a model with layers of either kind, sorted.
-fn windowed_logits(chunk: usize, block_size: usize, together: bool) -> Vec<Vec<u32>> {
-    let checkpoint = tiny().windowed(11, &[true, false, true]);
+/// Every row of logits of three requests, sorted.
+fn logits(
+    device: impl Executor,
+    checkpoint: &Checkpoint,
+    chunk: usize,
+    block_size: usize,
+    together: bool,
+) -> Vec<Vec<u32>> {
     let config = SchedulerConfig {
         max_num_seqs: 3,
         max_model_len: 128,
@@ -96,9 +104,9 @@ fn windowed_logits(chunk: usize, block_size: usize, together: bool) -> Vec<Vec<u
         block_size,
         num_blocks: 1 + 256 / block_size,
     };
-    let (executor, logits) = LogitsBits::new(device(), checkpoint.config.vocab_size);
+    let (executor, logits) = LogitsBits::new(device, checkpoint.config.vocab_size);
     let options = RunnerOptions::default();
-    let runner = ModelRunner::load(executor, &checkpoint, &config, options, |_| ()).expect("loads");
+    let runner = ModelRunner::load(executor, checkpoint, &config, options, |_| ()).expect("loads");
     let clock = ManualClock::default();
     let mut engine = EngineCore::new(runner, clock, &checkpoint.config, config).expect("an engine");
     let requests = [1, 30, 50].map(|len| {
@@ -122,13 +130,60 @@ fn windowed_logits(chunk: usize, block_size: usize, together: bool) -> Vec<Vec<u
     rows
 }
 
+/// A model with layers of either kind, one with experts, one with norms around everything.
 #[test]
-fn windows_give_the_same_bits_however_served() {
-    let plain = windowed_logits(64, 32, false);
-    for (chunk, block_size) in [(64, 16), (7, 32), (3, 16)] {
-        let served = windowed_logits(chunk, block_size, true);
-        assert!(served == plain, "chunks of {chunk}, pages of {block_size}");
+fn the_same_bits_however_served() {
+    for (name, checkpoint) in [
+        ("windowed", tiny().windowed(11, &[true, false, true])),
+        ("mixture", tiny().mixture(5, 36)),
+        ("gemma", tiny().gemma(11)),
+    ] {
+        let plain = logits(device(), &checkpoint, 64, 32, false);
+        for (chunk, block_size) in [(64, 16), (7, 32), (3, 16)] {
+            let served = logits(device(), &checkpoint, chunk, block_size, true);
+            assert!(
+                served == plain,
+                "{name} in chunks of {chunk}, pages of {block_size}"
+            );
+        }
     }
+}
+
+/// Experts that no one binding holds together: windows of whole experts, and the same bits.
+#[test]
+fn experts_split_into_windows() {
+    let limit = |caps: &Caps| Caps {
+        max_binding_bytes: 170 << 10,
+        ..caps.clone()
+    };
+    // An expert's projections take 40 KiB each: four fit, and so does every other buffer.
+    let wide = Synthetic {
+        hidden_size: 320,
+        ..tiny()
+    };
+    let checkpoint = wide.mixture(9, 64);
+    let names = (0..9).map(|e| format!("model.layers.0.mlp.experts.{e}.gate_proj.weight"));
+    let tensors: Vec<_> = names
+        .map(|name| checkpoint.tensors.get(&name).expect("an expert"))
+        .collect();
+    let mut reference = CpuExecutor::new(limit(&Caps::reference()));
+    let experts = Experts::load(&mut reference, &tensors).expect("loads");
+    assert_eq!(experts.num_windows(), 3);
+    assert!(
+        logits(reference, &checkpoint, 7, 16, false)
+            == logits(CpuExecutor::default(), &checkpoint, 7, 16, false)
+    );
+    let mut gpu = device();
+    let split = logits(Limited::new(&mut gpu, limit), &checkpoint, 7, 16, false);
+    assert!(split == logits(device(), &checkpoint, 7, 16, false));
+    // One expert that no binding holds is refused before anything is read.
+    let small = |caps: &Caps| Caps {
+        max_binding_bytes: 32 << 10,
+        ..caps.clone()
+    };
+    let mut reference = CpuExecutor::new(small(&Caps::reference()));
+    let refused = Experts::load(&mut reference, &tensors).map(|_| ());
+    assert!(matches!(refused, Err(Error::DoesNotFit(_))), "{refused:?}");
 }
 
 #[test]

@@ -80,6 +80,11 @@ impl Experts {
         })
     }
 
+    /// Windows the experts lie in.
+    pub fn num_windows(&self) -> usize {
+        self.linear.parts.len()
+    }
+
     /// `y = x Wᵀ` of each pair, with the weights of its expert.
     pub fn commands(&self, caps: &Caps, io: &ExpertsIo) -> Vec<Command> {
         let mut commands = Vec::new();
