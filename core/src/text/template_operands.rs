@@ -80,7 +80,11 @@ impl Level {
 pub(super) struct Operands {
     levels: Vec<Level>,
     /// Texts to be inserted, and where.
-    edits: Vec<(usize, String)>,
+    edits: Vec<(usize, Edit)>,
+    /// The lexeme from which on there are only names and dots.
+    path: usize,
+    /// Something outside brackets may hand on one of several values.
+    chooses: bool,
     lexemes: usize,
     /// End of the last lexeme.
     end: usize,
@@ -102,6 +106,12 @@ pub(super) struct Operands {
     opens: bool,
 }
 
+enum Edit {
+    Text(String),
+    /// A part of the tag once more.
+    Again(Range<usize>),
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last {
     Value,
@@ -119,6 +129,8 @@ impl Operands {
         Self {
             levels: vec![Level::new(Bracket::None, 0, start, 0)],
             edits: Vec::new(),
+            path: 0,
+            chooses: false,
             lexemes: 0,
             end: start,
             last: Last::Operator,
@@ -160,6 +172,11 @@ impl Operands {
         self.makes_values
     }
 
+    /// The value is none of those that names stand for, but made of some by a sign.
+    pub(super) fn is_made(&self) -> bool {
+        (self.adds || self.joins) && !self.chooses
+    }
+
     /// A text is added to one that is marked as safe.
     pub(super) fn escapes(&self) -> bool {
         self.marks_safe && self.adds && !self.joins
@@ -186,11 +203,11 @@ impl Operands {
             "+" | "-" if behind_value => {
                 self.end_sum();
                 let filter = (lexeme == "+").then_some(NESTED);
-                self.adds |= lexeme == "+";
+                self.adds |= lexeme == "+" && self.is_outside_brackets();
                 self.begin(after, Begins::Summand, filter);
             }
             "~" => {
-                self.joins = true;
+                self.joins |= self.is_outside_brackets();
                 self.end_product();
                 self.level().join.filter = Some(TEXT);
                 self.end_join();
@@ -241,6 +258,9 @@ impl Operands {
         self.constant = matches!(first, b'\'' | b'"') || first.is_ascii_digit();
         self.opens = matches!(lexeme, "(" | ",");
         self.lexemes += 1;
+        if !(is_word && last == Last::Value || lexeme == ".") {
+            self.path = self.lexemes;
+        }
         self.end = after;
         self.last = last;
     }
@@ -259,6 +279,7 @@ impl Operands {
         }
         if KEYWORDS.contains(&word) || self.head.is_none() {
             self.end_comparison();
+            self.chooses |= matches!(word, "if" | "or" | "and") && self.is_outside_brackets();
             // A loop's own `in` compares nothing.
             let filter = (word == "in" && !self.in_target).then_some(NESTED);
             self.in_target &= word != "in";
@@ -296,7 +317,10 @@ impl Operands {
         for (at, text) in &self.edits {
             if (part.start..=part.end).contains(at) {
                 out.push_str(tag.get(copied..*at).unwrap_or_default());
-                out.push_str(text);
+                match text {
+                    Edit::Text(text) => out.push_str(text),
+                    Edit::Again(range) => out.push_str(tag.get(range.clone()).unwrap_or_default()),
+                }
                 copied = *at;
             }
         }
@@ -341,8 +365,8 @@ impl Operands {
             Bracket::Behind | Bracket::None => false,
         };
         if made && level.names {
-            self.edits.push((level.opened, "(".to_owned()));
-            self.edits.push((after, format!("|{NESTED})")));
+            self.insert(level.opened, "(");
+            self.insert(after, &format!("|{NESTED})"));
         }
         if self.head.as_deref() == Some("call") && self.is_outside_brackets() {
             self.in_target = false;
@@ -357,8 +381,22 @@ impl Operands {
         if lexemes == 0 || (lexemes == 1 && self.constant) {
             return;
         }
-        self.edits.push((operand.start, "(".to_owned()));
-        self.edits.push((self.end, format!(")|{filter}")));
+        let end = self.end;
+        self.insert(operand.start, "(");
+        if self.path > operand.lexemes {
+            return self.insert(end, &format!(")|{filter}"));
+        }
+        // A filter is charged for the texts it gets, and most of what is joined are texts.
+        let again = operand.start..end;
+        self.insert(end, " if ");
+        self.edits.push((end, Edit::Again(again.clone())));
+        self.insert(end, " is string else ");
+        self.edits.push((end, Edit::Again(again)));
+        self.insert(end, &format!("|{filter})"));
+    }
+
+    fn insert(&mut self, at: usize, text: &str) {
+        self.edits.push((at, Edit::Text(text.to_owned())));
     }
 
     fn end_product(&mut self) {
@@ -425,15 +463,21 @@ mod tests {
     fn values_are_looked_at_where_they_are_made() {
         for (source, adapted) in [
             ("{{ a }}", "{{ a }}"),
-            ("{{- 'a' + b + 'c' -}}", "{{- 'a' +( b)|__nested + 'c' -}}"),
+            (
+                "{{- 'a' + b + 'c' -}}",
+                "{{- 'a' +( b if  b is string else  b|__nested) + 'c' -}}",
+            ),
             (
                 "{{ call['x'] ~ b.c | trim ~ 'd' }}",
                 "{{( call['x'])|__text ~( b.c | trim)|__text ~ 'd' }}",
             ),
-            ("{{ a * 2 + b }}", "{{( a)|__scalar * 2 +( b)|__nested }}"),
+            (
+                "{{ a * 2 + b }}",
+                "{{( a if  a is string else  a|__scalar) * 2 +( b if  b is string else  b|__nested) }}",
+            ),
             (
                 "{{ a + b * c ~ d }}",
-                "{{ a +((( b)|__scalar *( c)|__scalar)|__text ~( d)|__text)|__nested }}",
+                "{{ a +((( b if  b is string else  b|__scalar) *( c if  c is string else  c|__scalar))|__text ~( d if  d is string else  d|__text))|__nested }}",
             ),
             (
                 "{{ [a, [b]] + ['x'] }}",
@@ -441,11 +485,11 @@ mod tests {
             ),
             (
                 "{{ f(1, a + b)[c - 1:] }}",
-                "{{ f(1, a +( b)|__nested)[c - 1:] }}",
+                "{{ f(1, a +( b if  b is string else  b|__nested))[c - 1:] }}",
             ),
             (
                 "{{ (a, 1) if b == c else {'k': d} }}",
-                "{{ ((a, 1)|__nested) if b ==( c)|__nested else ({'k': d}|__nested) }}",
+                "{{ ((a, 1)|__nested) if b ==( c if  c is string else  c|__nested) else ({'k': d}|__nested) }}",
             ),
             (
                 "{{ a is not none and x.in + 1e-3 * -b }}",
@@ -457,7 +501,7 @@ mod tests {
             ),
             (
                 "{%- for (a, b) in c.d if a in e -%}",
-                "{%- for (a, b) in c.d if a in( e)|__nested -%}",
+                "{%- for (a, b) in c.d if a in( e if  e is string else  e|__nested) -%}",
             ),
             ("{% call(a, b) f(c) %}", "{% call(a, b) f(c) %}"),
             (
@@ -471,7 +515,7 @@ mod tests {
             ),
             (
                 "{% set ns.x = ns.x + [m] %}",
-                "{% set ns.x =( ns.x +( ([m]|__nested))|__nested )|__member %}",
+                "{% set ns.x = ns.x +( ([m]|__nested))|__nested %}",
             ),
             ("{% set x = a[1:] %}", "{% set x =( a[1:] )|__nested %}"),
             (

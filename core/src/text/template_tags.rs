@@ -267,7 +267,7 @@ fn statement(tag: &str, read: &Read) -> String {
     } else {
         String::new()
     };
-    let kept = if target.contains('.') {
+    let kept = if target.contains('.') && !read.operands.is_made() {
         format!("|{MEMBER}")
     } else {
         String::new()
@@ -344,7 +344,7 @@ mod tests {
             ),
             (
                 " {{ 'a'|safe + b -}} {{ safe }}",
-                " {%+ autoescape true %}{{ ( 'a'|safe +( b)|__nested )|__verbatim }}{% endautoescape -%} {{ safe }}",
+                " {%+ autoescape true %}{{ ( 'a'|safe +( b if  b is string else  b|__nested) )|__verbatim }}{% endautoescape -%} {{ safe }}",
             ),
             ("{{ a|safe }}", "{{ a|safe }}"),
             (
