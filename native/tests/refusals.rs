@@ -47,6 +47,34 @@ fn limits_beyond_the_model_are_refused() {
 }
 
 #[test]
+fn what_is_quantized_is_not_quantized_again() {
+    let home = tempfile::tempdir().unwrap();
+    let output = run(home.path(), &["--quantize", "q8_0"]).output();
+    refused(&output.unwrap(), "Q4_0 already");
+    // What is not, is: 4 bits of this model say something else, 8 the same.
+    let ids = |quantize: &[&str]| {
+        let whole = model().with_file_name("F16.gguf");
+        let ask = [
+            "run",
+            "--device",
+            "cpu",
+            "--prompt-ids",
+            "1,2,3,4,5",
+            "-n",
+            "6",
+        ];
+        let mut command = twoclock(home.path(), &ask);
+        let command = command.args(["--json", "--ignore-eos"]).args(quantize);
+        let output = command.arg("-m").arg(whole).output().unwrap();
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        answer["ids"].clone()
+    };
+    let unquantized = ids(&[]);
+    assert_eq!(ids(&["--quantize", "q8_0"]), unquantized);
+    assert_ne!(ids(&["--quantize", "q4_0"]), unquantized);
+}
+
+#[test]
 fn a_reader_who_leaves_is_no_failure() {
     let home = tempfile::tempdir().unwrap();
     let runs: [&[&str]; 2] = [&["-n", "200"], &["-n", "2", "--json"]];

@@ -8,7 +8,7 @@ use twoclock_core::weights::block::dequantize;
 use twoclock_core::weights::checkpoint::Format;
 use twoclock_core::weights::repack::pack_rows;
 use twoclock_core::weights::{Checkpoint, DType, Quantization, WeightsError};
-use twoclock_tests::{MemoryFiles, gguf_parts, golden, golden_bytes};
+use twoclock_tests::{GoldenDir, MemoryFiles, gguf_parts, golden, golden_bytes};
 
 #[test]
 fn every_block_type_means_what_ggml_says() {
@@ -72,6 +72,15 @@ fn only_unquantized_matrices_are_quantized() {
             assert_eq!(Some(row.len()), bytes);
         }
     }
+    let experts = GoldenDir {
+        dir: "models/qwen3_moe",
+        config: "config.json",
+    };
+    let mut experts = Checkpoint::from_hf(&experts).expect("a checkpoint");
+    experts.quantize(Quantization::Q8_0).expect("unquantized");
+    let quantized = |tensor: &str| experts.tensors[tensor].quantization.is_some();
+    assert!(quantized("model.layers.0.mlp.experts.7.up_proj.weight"));
+    assert!(!quantized("model.layers.0.mlp.gate.weight"));
     let refused = read("Q6_K").quantize(Quantization::Q8_0);
     let Err(WeightsError::AlreadyQuantized { dtype, .. }) = refused else {
         panic!("{refused:?}");
