@@ -190,6 +190,11 @@ fn gguf_architectures() {
         "qwen3_moe",
         "gemma",
         "smollm3",
+        // Not by llama.cpp's converter, but as it would.
+        "gemma2",
+        "gemma3_text",
+        "phi3",
+        "phi4_mini",
     ] {
         let checkpoint = gguf(&format!("gguf_archs/{name}.gguf"));
         check(&format!("gguf {name}"), name, &checkpoint);

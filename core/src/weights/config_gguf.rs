@@ -104,6 +104,8 @@ pub(super) fn model_config(gguf: &Gguf) -> Result<ModelConfig, WeightsError> {
         ("expert_shared_count", 0.0),
         ("expert_group_count", 0.0),
         ("leading_dense_block_count", 0.0),
+        ("rope.scaling.yarn_ext_factor", 1.0),
+        ("rope.scaling.yarn_log_multiplier", 0.0),
     ] {
         if let Some(found) = keys.float(key)?
             && found != neutral
@@ -117,6 +119,15 @@ pub(super) fn model_config(gguf: &Gguf) -> Result<ModelConfig, WeightsError> {
                 supported,
             ));
         }
+    }
+    let causal = keys.full("attention.causal");
+    if keys.bool(&causal)? == Some(false) {
+        return Err(WeightsError::unsupported(
+            keys.file(),
+            causal,
+            false,
+            "true",
+        ));
     }
     (family.gguf_fill)(&keys, &mut config)?;
     config.check().map_err(|source| WeightsError::Config {
@@ -191,7 +202,10 @@ fn rope_scaling(
                 beta_slow: keys.float("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
                 original_max_position_embeddings,
                 truncate: true,
-                attention_factor: attention_factor.unwrap_or(1.0) * yarn_attention_factor(factor),
+                attention_factor: match keys.float("rope.scaling.yarn_attn_factor")? {
+                    Some(given) => given,
+                    None => attention_factor.unwrap_or(1.0) * yarn_attention_factor(factor),
+                },
             }
         }
         Some(other) => {

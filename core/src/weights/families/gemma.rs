@@ -9,6 +9,7 @@ use crate::config::{
 use crate::weights::WeightsError;
 use crate::weights::config_hf::{DEFAULTS, Defaults, layer_types, rope, rope_object, rope_of};
 use crate::weights::fields::Fields;
+use crate::weights::gguf::Value;
 use crate::weights::keys::Keys;
 
 /// Every so many layers of Gemma 3 one sees everything.
@@ -217,6 +218,27 @@ fn gguf_gemma2(keys: &Keys<'_>, config: &mut ModelConfig) -> Result<(), WeightsE
     Ok(())
 }
 
+/// Layers with a window: a list, or every layer but each so-many-th.
+fn gguf_pattern(keys: &Keys<'_>, config: &mut ModelConfig) -> Result<(), WeightsError> {
+    const KEY: &str = "attention.sliding_window_pattern";
+    let Some(sliding) = keys.get(&keys.full(KEY)).and_then(Value::as_bools) else {
+        alternate(config, keys.count(KEY)?.unwrap_or(PATTERN));
+        return Ok(());
+    };
+    if sliding.len() != config.num_hidden_layers {
+        return Err(WeightsError::malformed(
+            keys.file(),
+            keys.full(KEY),
+            format!("{} long", sliding.len()),
+            format!("there are {} layers", config.num_hidden_layers),
+        ));
+    }
+    for (layer, &sliding) in config.layers.iter_mut().zip(sliding) {
+        layer.sliding = sliding;
+    }
+    Ok(())
+}
+
 fn gguf_gemma3(keys: &Keys<'_>, config: &mut ModelConfig) -> Result<(), WeightsError> {
     gguf_gemma(keys, config)?;
     gguf_scale(config, 62);
@@ -225,8 +247,7 @@ fn gguf_gemma3(keys: &Keys<'_>, config: &mut ModelConfig) -> Result<(), WeightsE
         .filter(|&cap| cap != 0.0);
     let window = keys.count("attention.sliding_window")?.filter(|&n| n > 0);
     if window.is_some() {
-        let pattern = keys.count("attention.sliding_window_pattern")?;
-        alternate(config, pattern.unwrap_or(PATTERN));
+        gguf_pattern(keys, config)?;
         rotate_by_kind(config);
         let theta = keys.float("rope.freq_base_swa")?.unwrap_or(LOCAL_THETA);
         config.rope_local = Some(plain(theta));

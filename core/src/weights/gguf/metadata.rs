@@ -110,6 +110,14 @@ impl Value {
         }
     }
 
+    /// An array of true and false.
+    pub fn as_bools(&self) -> Option<&[bool]> {
+        match self {
+            Self::Array(Array::Bool(v)) => Some(v),
+            _ => None,
+        }
+    }
+
     /// An array of single floats.
     pub fn as_f32s(&self) -> Option<&[f32]> {
         match self {
