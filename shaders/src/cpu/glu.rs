@@ -32,7 +32,7 @@ fn silu(x: f32) -> f32 {
 }
 
 /// 2 √(2/π), and that times 0.044715.
-const GELU: [f32; 2] = [1.595_769_1, 0.071_354_814];
+const GELU: [f32; 2] = [1.595_769, 0.071_354_814];
 
 fn gelu_tanh(x: f32) -> f32 {
     x / (1.0 + (-(x * fma(x * x, GELU[1], GELU[0]))).exp())
