@@ -5,7 +5,7 @@ use super::TextError;
 use crate::types::TokenId;
 
 /// Most ids a vocabulary may have, far above any in use: the table is indexed by id.
-const MAX_VOCAB: u64 = 1 << 24;
+const MAX_VOCAB: u64 = 1 << 22;
 
 /// How a vocabulary writes the bytes of its ordinary tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

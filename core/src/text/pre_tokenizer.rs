@@ -34,6 +34,9 @@ const CASED: &str = r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿ
 const BLOOM: &str = r" ?[^(\s|.,!?…。，、।۔،)]+";
 /// Kimi K2's: ideographs apart, otherwise as GPT-4o's.
 const KIMI: &str = r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// A number, alone in its part, in groups of three from its end. As one pattern with the look-ahead
+/// before each group it would take the square of the number's length.
+const THOUSANDS: &str = r"^\p{N}{1,2}(?=(?>(?:\p{N}{3})*)$)|\p{N}{3}";
 /// Lines, and the breaks between them.
 const LINES: &str = r"[^\n]+|\n+";
 
@@ -192,14 +195,15 @@ const RULES: [Rule; 31] = [
     rule(
         &["afmoe"],
         &[
-            r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))",
+            r"\p{N}+",
+            THOUSANDS,
             r"[一-鿿㐀-䶿\u{F900}-\u{FAFF}぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+",
             DEEPSEEK3,
         ],
     ),
     rule(
         &["tiny_aya", "cohere2moe"],
-        &[r"\d{1,3}(?=(?:\d{3})*\b)", GPT4O],
+        &[r"(?<!\d)(?>\d+)\b", THOUSANDS, GPT4O],
     ),
     rule(
         &["falcon"],
@@ -360,7 +364,11 @@ mod tests {
                 "x|=foo|(|123|4|)| |漢字かな| a|+b",
             ),
             ("deepseek-llm", "ab 12\ncd!", "ab| |12|\n|cd|!"),
-            ("tiny_aya", "1234567 x", "1|234|567| x"),
+            (
+                "tiny_aya",
+                "1234567 x 12 123 1234abc",
+                "1|234|567| x| |12| |123| |123|4|abc",
+            ),
             ("afmoe", "1234567 x", "1|234|567| x"),
             ("bloom", "a b, c", "a| b|,| c"),
             ("viking", "a12", "a|1|2"),
