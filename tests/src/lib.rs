@@ -2,6 +2,7 @@
 //! and one dispatch run on any executor.
 
 mod case;
+pub mod fuzz;
 mod gguf_parts;
 mod golden;
 mod limited;

@@ -8,6 +8,7 @@ pub mod detokenize;
 pub mod literal;
 mod piece;
 mod pre_tokenizer;
+mod split_patterns;
 pub mod strftime;
 pub mod template;
 mod template_json;

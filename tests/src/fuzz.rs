@@ -1,0 +1,128 @@
+//! What the fuzz targets call: one function a parser of foreign bytes, which may refuse them and may
+//! not panic, hang or take more memory than the bytes are worth. Knows no fuzzer and nothing else of
+//! this crate: the one in `tests/fuzz` takes this file as it is and has one target a function, and a
+//! test replays their corpora on any toolchain.
+
+use std::sync::{Arc, OnceLock};
+
+use serde_json::{Map, Value};
+use twoclock_core::text::{ChatTemplate, Detokenizer, Tokenizer};
+use twoclock_core::types::TokenId;
+use twoclock_core::weights::checkpoint::gguf_vocabulary;
+
+/// A target: its name, which is its corpus folder's too, and its function.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All of them.
+pub const TARGETS: [Target; 5] = [
+    ("tokenizer_json", tokenizer_json),
+    ("gguf_tokenizer", gguf_tokenizer),
+    ("template", template),
+    ("encode", encode),
+    ("detokenize", detokenize),
+];
+
+const TEXT: &str = "Hello <|im_end|> 123\n\u{65e5}\u{672c} \u{1f680} aaaa";
+
+fn use_it(tokenizer: &Tokenizer) {
+    for parse_special in [false, true] {
+        if let Ok(ids) = tokenizer.encode(TEXT, true, parse_special) {
+            let _ = tokenizer.decode(&ids, true);
+        }
+    }
+}
+
+/// The bytes are a `tokenizer.json`.
+pub fn tokenizer_json(bytes: &[u8]) {
+    if let Ok(tokenizer) = Tokenizer::from_json(bytes, Some("a"), Some("</s>")) {
+        use_it(&tokenizer);
+    }
+}
+
+/// The bytes are a GGUF file with a vocabulary.
+pub fn gguf_tokenizer(bytes: &[u8]) {
+    let source = Arc::new(("fuzz.gguf".to_owned(), bytes.to_vec()));
+    if let Ok(Some(vocabulary)) = gguf_vocabulary(source)
+        && let Ok(tokenizer) = Tokenizer::from_vocabulary(&vocabulary)
+    {
+        use_it(&tokenizer);
+    }
+}
+
+/// The bytes are a chat template and, after a NUL, a JSON object of variables.
+pub fn template(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let (source, variables) = text.split_once('\0').unwrap_or((text, ""));
+    let mut variables: Map<String, Value> = serde_json::from_str(variables).unwrap_or_default();
+    let messages = variables.remove("messages").unwrap_or_else(
+        || serde_json::json!([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": null}]),
+    );
+    let token = || Some("<s>".to_owned());
+    let now = Arc::new(str::to_owned);
+    if let Ok(template) = ChatTemplate::new(source, token(), token(), Some(now)) {
+        let _ = template.render(&messages, true, &variables);
+    }
+}
+
+/// The bytes are a text. What is encoded comes back.
+///
+/// # Panics
+/// It does not.
+pub fn encode(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    for tokenizer in tokenizers() {
+        for parse_special in [false, true] {
+            let ids = tokenizer.encode(text, false, parse_special);
+            let ids = ids.expect("a built tokenizer takes every text");
+            let back = tokenizer.decode(&ids, false).expect("its own ids");
+            // SentencePiece puts a space before each part between special tokens, and writes
+            // spaces as this character.
+            let same = back == text || back == text.replace('▁', " ");
+            assert!(parse_special || same, "{ids:?} of {text:?}");
+        }
+    }
+}
+
+/// The bytes are ids, two bytes each. Piece by piece gives what all at once does.
+///
+/// # Panics
+/// It does not.
+pub fn detokenize(bytes: &[u8]) {
+    for tokenizer in tokenizers() {
+        let size = TokenId::try_from(tokenizer.vocab_size()).unwrap_or(TokenId::MAX);
+        let ids: Vec<TokenId> = bytes
+            .chunks_exact(2)
+            .map(|pair| TokenId::from(u16::from_le_bytes([pair[0], pair[1]])) % size)
+            .collect();
+        for skip_special in [false, true] {
+            let mut stream = Detokenizer::new(skip_special);
+            let mut text: String = ids.iter().map(|&id| stream.push(tokenizer, id)).collect();
+            text += &stream.finish();
+            let whole = tokenizer.decode(&ids, skip_special);
+            assert_eq!(whole.expect("ids of the vocabulary"), text);
+        }
+    }
+}
+
+/// A byte-level and a SentencePiece vocabulary.
+fn tokenizers() -> &'static [Tokenizer; 2] {
+    static TOKENIZERS: OnceLock<[Tokenizer; 2]> = OnceLock::new();
+    TOKENIZERS.get_or_init(|| {
+        let files: [&[u8]; 2] = [
+            include_bytes!("../golden/gguf_archs/llama.gguf"),
+            include_bytes!("../golden/tokenizer_suites/llama-spm.gguf"),
+        ];
+        files.map(|bytes| {
+            let source = Arc::new(("golden.gguf".to_owned(), bytes));
+            let vocabulary = gguf_vocabulary(source);
+            let vocabulary = vocabulary
+                .expect("a golden file")
+                .expect("with a vocabulary");
+            Tokenizer::from_vocabulary(&vocabulary).expect("that can be used")
+        })
+    })
+}
