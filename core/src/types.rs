@@ -35,6 +35,9 @@ pub struct SamplingParams {
     pub logprobs: Option<usize>,
     /// Report the log-probability of every prompt token after the first, given those before it.
     pub prompt_logprobs: bool,
+    /// Requests share cached beginnings only with those of the same salt, so that nobody learns
+    /// from the time an answer takes what others have asked.
+    pub cache_salt: Option<String>,
 }
 
 impl Default for SamplingParams {
@@ -47,6 +50,7 @@ impl Default for SamplingParams {
             ignore_eos: false,
             logprobs: None,
             prompt_logprobs: false,
+            cache_salt: None,
         }
     }
 }

@@ -90,6 +90,7 @@ fn limits(serving: Serving) -> SchedulerConfig {
         block_size: serving.block_size,
         num_blocks: 1 + 2400 / serving.block_size,
         max_prefill_chunk: Some(serving.chunk),
+        enable_prefix_caching: false,
     }
 }
 
@@ -243,6 +244,82 @@ fn every_border_is_crossed_the_same_way() {
             let plain = plain_all(model, lengths);
             assert!(served == plain, "{model:?}, {lengths:?} tokens, {way:?}");
         }
+    }
+}
+
+/// What a conversation gave.
+#[derive(Debug, PartialEq)]
+struct Conversation {
+    /// Rows of logits, in order.
+    logits: Vec<Vec<u32>>,
+    answers: Vec<Vec<u32>>,
+}
+
+/// Five prompts one after the other: two equal ones, one that leaves them halfway, a second turn
+/// that repeats the first and its answer, and one of another tenant. Also says how many tokens each
+/// found in the cache.
+fn conversation(model: Model, config: SchedulerConfig) -> (Conversation, Vec<usize>) {
+    let vocab = model.checkpoint().config.vocab_size;
+    let (executor, logits) = LogitsBits::new(CpuExecutor::default(), vocab);
+    let mut engine = engine(executor, model, config, RunnerOptions::default());
+    let first = prompt(300);
+    let (mut answers, mut cached) = (Vec::<Vec<u32>>::new(), Vec::new());
+    for turn in 0..5 {
+        let ids = match turn {
+            2 => [&first[..150], &prompt(33)].concat(),
+            3 => [&first[..], &answers[0], &prompt(31)].concat(),
+            _ => first.clone(),
+        };
+        let params = SamplingParams {
+            max_tokens: 40,
+            ignore_eos: true,
+            temperature: 1.0,
+            seed: turn,
+            logprobs: Some(0),
+            cache_salt: (turn == 4).then(|| "another".to_owned()),
+            ..SamplingParams::default()
+        };
+        let answer = pollster::block_on(engine.generate(vec![(ids, params)]));
+        let answer = answer.expect("a device").remove(0).expect("an answer");
+        answers.push(answer.token_ids);
+        cached.push(answer.num_cached_tokens);
+        let checked = engine.scheduler().check_integrity();
+        checked.expect("whole");
+    }
+    let logits = logits.take();
+    assert_eq!(logits.len(), 5 * 40);
+    (Conversation { logits, answers }, cached)
+}
+
+/// Shared pages hold what the request would have computed itself, to the bit; a second turn
+/// computes only what is new, but for the part of a page.
+#[test]
+fn shared_beginnings_change_nothing_and_are_not_computed_again() {
+    for (model, block_size) in [
+        (Model::Full, 32),
+        (Model::Mixed, 16),
+        (Model::Sliding, 32),
+        (Model::Gemma, 16),
+    ] {
+        let config = |enable_prefix_caching| SchedulerConfig {
+            enable_prefix_caching,
+            ..limits(Serving {
+                block_size,
+                chunk: 100,
+                ..PLAIN
+            })
+        };
+        let (plain, none) = conversation(model, config(false));
+        assert_eq!(none, [0; 5]);
+        let (shared, cached) = conversation(model, config(true));
+        assert!(shared == plain, "{model:?}");
+        let whole = |tokens: usize| tokens / block_size * block_size;
+        // The last token of an answer is drawn, but never computed.
+        assert_eq!(
+            cached,
+            [0, whole(299), whole(150), whole(300 + 39), 0],
+            "{model:?}"
+        );
     }
 }
 

@@ -18,6 +18,8 @@ pub struct Completion {
     pub logprobs: Vec<TokenLogprobs>,
     /// One for each prompt token after the first, where asked for.
     pub prompt_logprobs: Vec<TokenLogprobs>,
+    /// Prompt tokens that did not have to be computed, because an earlier request had.
+    pub num_cached_tokens: usize,
     /// Why it ended; `None` while it has not.
     pub finish_reason: Option<FinishReason>,
     /// Its times.
@@ -37,6 +39,7 @@ impl Completion {
             token_ids: Vec::new(),
             logprobs: Vec::new(),
             prompt_logprobs: Vec::new(),
+            num_cached_tokens: 0,
             finish_reason: None,
             metrics,
         }
@@ -54,6 +57,7 @@ impl Completion {
         self.token_ids.extend(output.token_ids);
         self.logprobs.extend(output.logprobs);
         self.prompt_logprobs.extend(output.prompt_logprobs);
+        self.num_cached_tokens = output.num_cached_tokens;
         self.metrics = output.metrics;
         self.finish_reason = output.finished.transpose()?;
         Ok(())

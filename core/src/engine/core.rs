@@ -28,6 +28,8 @@ pub struct EngineOutput {
     pub logprobs: Vec<TokenLogprobs>,
     /// The next prompt log-probabilities, where asked for, in order from the second prompt token.
     pub prompt_logprobs: Vec<TokenLogprobs>,
+    /// Prompt tokens it did not have to compute, because an earlier request had.
+    pub num_cached_tokens: usize,
     /// The request is over: ended, or failed by itself.
     pub finished: Option<Result<FinishReason, RequestError>>,
     /// Its times so far.
@@ -61,8 +63,9 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     ) -> Result<Self, ConfigError> {
         config.validate_for(model)?;
         let groups = KvGroupSpec::of(model);
+        let scheduler = Scheduler::new(config, groups)?;
         Ok(Self {
-            scheduler: Scheduler::new(config, groups)?,
+            scheduler: scheduler.with_fingerprint(runner.kv_fingerprint()),
             runner,
             clock,
             vocab_size: model.vocab_size,
@@ -105,12 +108,13 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
 
     /// Ends a request at once; `None` if it is over already or never was.
     pub fn abort(&mut self, id: RequestId) -> Option<EngineOutput> {
-        self.scheduler.abort(id)?;
+        let request = self.scheduler.abort(id)?;
         let update = RequestUpdate {
             request_id: id,
             token_id: None,
             logprobs: None,
             prompt_logprobs: Vec::new(),
+            num_cached_tokens: request.num_cached_tokens(),
             finished: Some(Ok(FinishReason::Abort)),
         };
         Some(self.record(update))
@@ -241,6 +245,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             token_ids: update.token_id.into_iter().collect(),
             logprobs: update.logprobs.into_iter().collect(),
             prompt_logprobs: update.prompt_logprobs,
+            num_cached_tokens: update.num_cached_tokens,
             finished: update.finished,
             metrics,
         }

@@ -113,6 +113,7 @@ fn config() -> SchedulerConfig {
         block_size: 16,
         num_blocks: 400,
         max_prefill_chunk: None,
+        enable_prefix_caching: false,
     }
 }
 
@@ -248,6 +249,32 @@ fn the_same_answers_when_blocks_run_out() {
         assert!(preempted > 0, "{num_blocks} blocks were enough for all");
         let free = tight.scheduler().kv_cache().num_free_blocks();
         assert_eq!(free, num_blocks);
+    }
+}
+
+/// All prompts at once and again, so that the second time everything is found, and with blocks for
+/// half of it, so that some is and some is not.
+#[test]
+fn the_same_answers_when_beginnings_are_shared() {
+    let alone = served_alone();
+    for num_blocks in [400, 49] {
+        let mut engine = engine(SchedulerConfig {
+            num_blocks,
+            enable_prefix_caching: true,
+            max_prefill_chunk: Some(64),
+            ..config()
+        });
+        for _ in 0..2 {
+            assert_eq!(serve(&mut engine, 0..8), alone, "{num_blocks} blocks");
+        }
+        let completion = block_on(engine.generate(vec![prompt(7)]))
+            .unwrap()
+            .remove(0);
+        let completion = completion.unwrap();
+        assert_eq!(completion.token_ids, alone[7].token_ids);
+        if num_blocks == 400 {
+            assert_eq!(completion.num_cached_tokens, 43 * 16);
+        }
     }
 }
 

@@ -27,4 +27,11 @@ pub trait ExecuteModel {
     /// `Err` says that the whole step was not computed: the device failed or is lost. The same
     /// step may be asked for again.
     async fn execute_model(&mut self, output: &SchedulerOutput) -> Result<ModelRunnerOutput>;
+
+    /// What besides tokens decides the keys and values it computes: model, adapter, type of the
+    /// cache, numerics class. Requests share blocks inside one engine only, so a runner of one model
+    /// may say nothing.
+    fn kv_fingerprint(&self) -> String {
+        String::new()
+    }
 }

@@ -49,6 +49,7 @@ pub struct ModelRunner<E> {
     programs: ProgramCache,
     split: DecodeSplit,
     plan: MemoryPlan,
+    fingerprint: String,
 }
 
 impl<E: Executor> ModelRunner<E> {
@@ -86,6 +87,7 @@ impl<E: Executor> ModelRunner<E> {
                 step: sizes.decodes as usize,
             },
             plan,
+            fingerprint: fingerprint(checkpoint),
         })
     }
 
@@ -128,6 +130,16 @@ impl<E: Executor> ModelRunner<E> {
         let logits = self.executor.read(self.workspace.logits.buffer, 0..bytes);
         Ok(bytemuck::pod_collect_to_vec(&logits.await?))
     }
+}
+
+/// What besides tokens decides keys and values: shape, arithmetic and weights of the model, as far as
+/// their names, types and sizes tell, and the class and the cache's type, of which there is one.
+fn fingerprint(checkpoint: &Checkpoint) -> String {
+    let metadata = &checkpoint.metadata;
+    format!(
+        "{:?} {} {:?} {:?} exact f32",
+        metadata.name, metadata.file_bytes, metadata.dtypes, checkpoint.config
+    )
 }
 
 fn args(counts: Vec<u32>) -> StepArgs {
@@ -226,5 +238,9 @@ impl<E: Executor> ExecuteModel for ModelRunner<E> {
             out.logprobs = out.token_id.map(|id| token_logprobs(&logits, id, top));
         }
         Ok(ModelRunnerOutput { sequences })
+    }
+
+    fn kv_fingerprint(&self) -> String {
+        self.fingerprint.clone()
     }
 }

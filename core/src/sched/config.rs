@@ -24,6 +24,8 @@ pub struct SchedulerConfig {
     pub num_blocks: usize,
     /// Most tokens of one request in one step; `None` leaves it to `max_num_batched_tokens`.
     pub max_prefill_chunk: Option<usize>,
+    /// Whether requests share the blocks of equal beginnings. No value changes a bit of any answer.
+    pub enable_prefix_caching: bool,
 }
 
 impl Default for SchedulerConfig {
@@ -35,6 +37,7 @@ impl Default for SchedulerConfig {
             block_size: 32,
             num_blocks: 1 + 2048 / 32,
             max_prefill_chunk: None,
+            enable_prefix_caching: true,
         }
     }
 }

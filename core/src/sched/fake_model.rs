@@ -4,7 +4,7 @@
 use super::block_pool::NULL_BLOCK;
 use super::*;
 use crate::types::{RequestId, SamplingParams, TokenId, TokenLogprobs};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const VOCAB: u32 = 50;
 pub(super) const EOS: TokenId = 0;
@@ -17,6 +17,7 @@ pub(super) fn config(block_size: usize, num_blocks: usize) -> SchedulerConfig {
         block_size,
         num_blocks,
         max_prefill_chunk: None,
+        enable_prefix_caching: false,
     }
 }
 
@@ -46,65 +47,81 @@ pub(super) fn request(id: u64, num_prompt_tokens: usize, max_tokens: usize) -> R
     Request::new(RequestId(id), prompt.collect(), params, &[EOS])
 }
 
-/// Draws position-dependent tokens, and checks what each share promises against a cache it keeps:
-/// every position of every sequence must have been written before it is read, and what a query
-/// sees must still be where the block tables of its groups say.
+/// Draws tokens by a hash of what came before, and holds a cache of its own to what the scheduler
+/// promises: what a query sees must be where the block tables of its groups say, with the content
+/// that the sequence's own tokens give it.
 #[derive(Default)]
 pub(super) struct FakeModel {
-    written: BTreeMap<RequestId, Vec<TokenId>>,
-    /// What lies in (group, block, offset).
-    pages: BTreeMap<(usize, BlockId, usize), (RequestId, usize)>,
+    /// What lies in (group, block, offset): the hash of all tokens up to there.
+    pages: BTreeMap<(usize, BlockId, usize), u32>,
+    /// Tokens computed so far.
+    pub(super) num_computed: usize,
+}
+
+fn hash(before: u32, id: &TokenId) -> u32 {
+    before.wrapping_mul(31) ^ id
 }
 
 impl FakeModel {
     pub(super) fn run(&mut self, step: &SchedulerOutput, s: &Scheduler) -> ModelRunnerOutput {
         let config = s.config();
-        for id in step.finished_ids.iter().chain(&step.preempted_ids) {
-            self.written.remove(id);
-        }
         let at = |share: &ScheduledSequence, group: usize, position: usize| {
             let block = share.block_tables[group][position / config.block_size];
             assert_ne!(block, NULL_BLOCK, "{position} of {}", share.request_id);
             (group, block, position % config.block_size)
         };
+        // By position: the hash of the tokens up to it.
+        let hashes = |share: &ScheduledSequence| -> Vec<u32> {
+            let request = s.request(share.request_id).unwrap();
+            let ids = &request.token_ids()[..share.end_position()];
+            assert_eq!(ids[share.num_computed_tokens..], share.token_ids);
+            let so_far = ids.iter().scan(7, |h, id| {
+                *h = hash(*h, id);
+                Some(*h)
+            });
+            so_far.collect()
+        };
         // All that a step computes is written before anything is read.
+        let mut written = BTreeSet::new();
         for share in &step.scheduled {
+            let hashes = hashes(share);
             for group in 0..s.kv_cache().groups().len() {
                 for position in share.num_computed_tokens..share.end_position() {
                     let slot = at(share, group, position);
-                    self.pages.insert(slot, (share.request_id, position));
+                    assert!(written.insert(slot), "{slot:?} is written by two");
+                    self.pages.insert(slot, hashes[position]);
                 }
             }
         }
         for share in &step.scheduled {
+            let hashes = hashes(share);
             for (g, group) in s.kv_cache().groups().iter().enumerate() {
                 let first = group.first_seen(share.num_computed_tokens);
                 for position in first..share.end_position() {
                     let found = self.pages[&at(share, g, position)];
-                    assert_eq!(found, (share.request_id, position), "group {g}");
+                    assert_eq!(found, hashes[position], "group {g}, position {position}");
                 }
             }
         }
-        assert!(step.total_num_scheduled_tokens() <= config.max_num_batched_tokens);
+        let num_tokens = step.total_num_scheduled_tokens();
+        assert!(num_tokens <= config.max_num_batched_tokens);
         assert!(step.scheduled.len() <= config.max_num_seqs);
+        self.num_computed += num_tokens;
         let sequences = step.scheduled.iter().map(|share| {
-            let cache = self.written.entry(share.request_id).or_default();
-            assert_eq!(cache.len(), share.num_computed_tokens);
-            cache.extend(&share.token_ids);
             let chunk = config.max_prefill_chunk.unwrap_or(usize::MAX);
             assert!((1..=chunk).contains(&share.num_scheduled_tokens()));
             let blocks = share.end_position().div_ceil(config.block_size);
             for table in &share.block_tables {
                 assert_eq!(table.len(), blocks);
             }
-            let hash = cache.iter().fold(7u32, |h, t| h.wrapping_mul(31) ^ t);
+            let last = hashes(share).pop().unwrap();
             let logprob = |t: &TokenId| TokenLogprobs {
                 logprob: -(*t as f32),
                 top: vec![],
             };
             SequenceOutput {
                 request_id: share.request_id,
-                token_id: share.samples.then_some(hash % VOCAB),
+                token_id: share.samples.then_some(last % VOCAB),
                 logprobs: None,
                 prompt_logprobs: share.prompt_logprob_targets.iter().map(logprob).collect(),
                 error: None,

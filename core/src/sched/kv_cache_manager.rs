@@ -1,5 +1,7 @@
-//! Which blocks hold which sequence. Knows sequences by id and length only, and blocks by number.
+//! Which blocks hold which sequence, and which beginnings are there already. Knows of sequences
+//! their ids, lengths and the names of their blocks, and blocks by number.
 
+use super::block_hash::BlockHash;
 use super::block_pool::{BlockId, BlockPool, NULL_BLOCK};
 use super::config::SchedulerConfig;
 use super::kv_group::KvGroupSpec;
@@ -17,6 +19,15 @@ pub struct ComputedBlocks {
     pub num_cached_tokens: usize,
 }
 
+/// Blocks of one sequence.
+#[derive(Debug)]
+struct SequenceBlocks {
+    /// One table a group.
+    tables: Vec<Vec<BlockId>>,
+    /// Blocks of each table, from the first on, whose content was made known or need not be.
+    num_known: usize,
+}
+
 /// Block tables of every sequence that has any.
 ///
 /// Tables only grow, all groups' alike: block `i` is that of positions `i · block_size ..`. What no
@@ -29,7 +40,10 @@ pub struct KvCacheManager {
     block_size: usize,
     /// Most tokens of one sequence in a step.
     chunk: usize,
-    tables: BTreeMap<RequestId, Vec<Vec<BlockId>>>,
+    enable_prefix_caching: bool,
+    /// What besides tokens and salt decides the content of a block.
+    fingerprint: String,
+    sequences: BTreeMap<RequestId, SequenceBlocks>,
 }
 
 impl KvCacheManager {
@@ -45,8 +59,16 @@ impl KvCacheManager {
             groups,
             block_size: config.block_size,
             chunk: chunk.min(config.max_num_batched_tokens),
-            tables: BTreeMap::new(),
+            enable_prefix_caching: config.enable_prefix_caching,
+            fingerprint: String::new(),
+            sequences: BTreeMap::new(),
         }
+    }
+
+    /// Says what besides tokens and salt decides the content of a block: model, adapter, type of
+    /// the cache, numerics class. Before anything is cached.
+    pub(super) fn set_fingerprint(&mut self, fingerprint: String) {
+        self.fingerprint = fingerprint;
     }
 
     /// The groups.
@@ -77,21 +99,118 @@ impl KvCacheManager {
             .find(|(needed, usable)| needed > usable)
     }
 
-    /// Whether there is room for a whole sequence of `num_tokens` tokens, computed in chunks as
-    /// long as may be; where that takes more than there is, everything must be free.
-    pub fn has_room_for(&self, num_tokens: usize) -> bool {
-        self.groups.iter().zip(&self.pools).all(|(group, pool)| {
+    /// Whether there is room for a whole sequence of `num_tokens` tokens that begins with blocks
+    /// found in the cache, computed in chunks as long as may be; where that takes more than there
+    /// is, everything must be free.
+    pub fn has_room_for(&self, num_tokens: usize, found: &ComputedBlocks) -> bool {
+        let groups = self.groups.iter().zip(&self.pools).zip(&found.block_tables);
+        groups.into_iter().all(|((group, pool), table)| {
             let needed = group.blocks_for(num_tokens, self.chunk, self.block_size);
-            needed.min(pool.num_usable_blocks()) <= pool.num_free_blocks()
+            // Those found that others hold take nothing from the free ones.
+            let held = |block: &&BlockId| **block != NULL_BLOCK && pool.ref_cnt(**block) > 0;
+            let held = table.iter().filter(held).count();
+            needed.min(pool.num_usable_blocks()) <= pool.num_free_blocks() + held
         })
     }
 
-    /// The longest beginning of `request` found in the cache. Nothing is shared between requests
-    /// yet, so it is empty: every request computes all its tokens.
-    pub fn get_computed_blocks(&self, _request: &Request) -> ComputedBlocks {
+    /// Names the full blocks of a request, so that they can be looked for.
+    pub(super) fn hash_blocks(&self, request: &mut Request) {
+        if self.enable_prefix_caching {
+            request.hash_blocks(self.block_size, &self.fingerprint);
+        }
+    }
+
+    /// The longest beginning of `request` found in the cache, in whole blocks: one of which every
+    /// group still has what the next token sees. Takes nothing.
+    pub fn get_computed_blocks(&self, request: &Request) -> ComputedBlocks {
+        let hashes = request.block_hashes();
+        let mut blocks = hashes.len().min(request.max_prefix_hit() / self.block_size);
+        // A group may have less than those before it, which then need not have what they found.
+        loop {
+            let groups = self.groups.iter().zip(&self.pools);
+            let common = groups.fold(blocks, |most, (group, pool)| {
+                self.longest_hit(group, pool, &hashes[..most])
+            });
+            if std::mem::replace(&mut blocks, common) == common {
+                break;
+            }
+        }
+        let table = |(group, pool): (&KvGroupSpec, &BlockPool)| {
+            let unseen = self.num_unseen(group, blocks * self.block_size);
+            let found = hashes[unseen..blocks].iter().map(|hash| {
+                let block = pool.cached(hash);
+                block.expect("what a hit needs was just found")
+            });
+            std::iter::repeat_n(NULL_BLOCK, unseen)
+                .chain(found)
+                .collect()
+        };
         ComputedBlocks {
-            block_tables: vec![Vec::new(); self.groups.len()],
-            num_cached_tokens: 0,
+            block_tables: self.groups.iter().zip(&self.pools).map(table).collect(),
+            num_cached_tokens: blocks * self.block_size,
+        }
+    }
+
+    /// Most of these blocks after which a group still has all that the next token sees.
+    fn longest_hit(&self, group: &KvGroupSpec, pool: &BlockPool, hashes: &[BlockHash]) -> usize {
+        let (mut end, mut first) = (hashes.len(), hashes.len());
+        // Blocks `first .. end` are there. A missing one ends every beginning that reaches it, as
+        // shorter ones see no later first block than longer ones.
+        while first > self.num_unseen(group, end * self.block_size) {
+            first -= 1;
+            if pool.cached(&hashes[first]).is_none() {
+                end = first;
+            }
+        }
+        end
+    }
+
+    /// Blocks from the first on that no query from `position` on sees.
+    fn num_unseen(&self, group: &KvGroupSpec, position: usize) -> usize {
+        let blocks = position.div_ceil(self.block_size);
+        (group.first_seen(position) / self.block_size).min(blocks)
+    }
+
+    /// Gives a request that holds nothing the blocks found for it.
+    pub fn share(&mut self, id: RequestId, found: ComputedBlocks) {
+        for (table, pool) in found.block_tables.iter().zip(&mut self.pools) {
+            for &block in table.iter().filter(|block| **block != NULL_BLOCK) {
+                pool.touch(block);
+            }
+        }
+        let blocks = SequenceBlocks {
+            num_known: found.num_cached_tokens / self.block_size,
+            tables: found.block_tables,
+        };
+        let before = self.sequences.insert(id, blocks);
+        assert!(before.is_none(), "{id} holds blocks already");
+    }
+
+    /// Makes the content of a request's full blocks known, as far as they are computed.
+    pub(super) fn cache_blocks(&mut self, request: &mut Request) {
+        self.hash_blocks(request);
+        let Some(sequence) = self.sequences.get_mut(&request.id()) else {
+            return;
+        };
+        let full = request.num_computed_tokens() / self.block_size;
+        let hashes = request.block_hashes();
+        let known = sequence.num_known..full.min(hashes.len());
+        for index in known.clone() {
+            for (table, pool) in sequence.tables.iter().zip(&mut self.pools) {
+                if table[index] != NULL_BLOCK {
+                    pool.cache(table[index], hashes[index]);
+                }
+            }
+        }
+        sequence.num_known = known.end.max(sequence.num_known);
+    }
+
+    /// Forgets the content of all blocks a request holds: what it computed is not to be trusted.
+    pub fn evict(&mut self, id: RequestId) {
+        for (table, pool) in self.block_tables(id).to_vec().iter().zip(&mut self.pools) {
+            for &block in table.iter().filter(|block| **block != NULL_BLOCK) {
+                pool.evict(block);
+            }
         }
     }
 
@@ -112,11 +231,11 @@ impl KvCacheManager {
         if self.pools.iter().any(|p| p.num_free_blocks() < missing) {
             return false;
         }
-        let tables = self
-            .tables
-            .entry(id)
-            .or_insert_with(|| vec![Vec::new(); self.groups.len()]);
-        for (table, pool) in tables.iter_mut().zip(&mut self.pools) {
+        let sequence = self.sequences.entry(id).or_insert_with(|| SequenceBlocks {
+            tables: vec![Vec::new(); self.groups.len()],
+            num_known: 0,
+        });
+        for (table, pool) in sequence.tables.iter_mut().zip(&mut self.pools) {
             let new = pool.allocate(missing);
             table.extend(new.expect("every pool has so many free blocks"));
         }
@@ -126,11 +245,11 @@ impl KvCacheManager {
     /// Frees the blocks that no query from `position` on sees, and leaves null blocks in their
     /// place. No step that computes an earlier position may come after this.
     pub fn free_unseen(&mut self, id: RequestId, position: usize) {
-        let Some(tables) = self.tables.get_mut(&id) else {
+        let Some(sequence) = self.sequences.get_mut(&id) else {
             return;
         };
         let groups = self.groups.iter().zip(&mut self.pools);
-        for ((group, pool), table) in groups.zip(tables) {
+        for ((group, pool), table) in groups.zip(&mut sequence.tables) {
             let unseen = (group.first_seen(position) / self.block_size).min(table.len());
             // Those before the last null block went before.
             for block in table[..unseen].iter_mut().rev() {
@@ -144,13 +263,17 @@ impl KvCacheManager {
 
     /// A request's block tables, one a group; empty before the first allocation.
     pub fn block_tables(&self, id: RequestId) -> &[Vec<BlockId>] {
-        self.tables.get(&id).map_or(&[], Vec::as_slice)
+        self.sequences
+            .get(&id)
+            .map_or(&[], |sequence| sequence.tables.as_slice())
     }
 
     /// Gives a request's blocks back, its last ones first, so that a beginning outlives its end.
     pub fn free(&mut self, id: RequestId) {
-        let tables = self.tables.remove(&id).unwrap_or_default();
-        for (table, pool) in tables.into_iter().zip(&mut self.pools) {
+        let Some(sequence) = self.sequences.remove(&id) else {
+            return;
+        };
+        for (table, pool) in sequence.tables.into_iter().zip(&mut self.pools) {
             pool.free(table.into_iter().rev());
         }
     }
@@ -169,11 +292,13 @@ impl KvCacheManager {
         sequences: &BTreeMap<RequestId, Range<usize>>,
     ) -> Result<(), String> {
         let mut counts = vec![BTreeMap::<BlockId, u32>::new(); self.groups.len()];
-        for (id, tables) in &self.tables {
+        for (id, sequence) in &self.sequences {
             let Range { start, end } = sequences
                 .get(id)
                 .ok_or_else(|| format!("{id} is not running, but holds blocks"))?;
-            for ((table, group), counts) in tables.iter().zip(&self.groups).zip(&mut counts) {
+            for ((table, group), counts) in
+                sequence.tables.iter().zip(&self.groups).zip(&mut counts)
+            {
                 let needed = end.div_ceil(self.block_size);
                 if table.len() != needed {
                     return Err(format!(
@@ -181,7 +306,7 @@ impl KvCacheManager {
                         table.len()
                     ));
                 }
-                let unseen = (group.first_seen(*start) / self.block_size).min(needed);
+                let unseen = self.num_unseen(group, *start).min(needed);
                 let (unseen, seen) = table.split_at(unseen);
                 if let Some(block) = unseen.iter().find(|&&block| block != NULL_BLOCK) {
                     return Err(format!("{id} holds block {block}, which nobody sees"));
@@ -214,84 +339,10 @@ impl KvCacheManager {
 
     /// Blocks of each of a request's tables, null blocks among them.
     fn num_blocks(&self, id: RequestId) -> usize {
-        self.tables
-            .get(&id)
-            .and_then(|tables| tables.first())
-            .map_or(0, Vec::len)
+        self.block_tables(id).first().map_or(0, Vec::len)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Seven usable blocks of 16 in each group.
-    fn manager(windows: &[Option<usize>]) -> KvCacheManager {
-        let groups = windows.iter().map(|&window| KvGroupSpec {
-            layers: vec![0],
-            window,
-        });
-        let config = SchedulerConfig {
-            block_size: 16,
-            num_blocks: 8,
-            ..SchedulerConfig::default()
-        };
-        KvCacheManager::new(groups.collect(), &config)
-    }
-
-    #[test]
-    fn blocks_come_when_needed_and_not_before() {
-        let mut kv = manager(&[None]);
-        let id = RequestId(3);
-        for (num_tokens, blocks) in [(1, 1), (16, 1), (17, 2), (20, 2), (5, 2), (48, 3)] {
-            assert!(kv.allocate_slots(id, num_tokens));
-            assert_eq!(kv.block_tables(id)[0].len(), blocks, "{num_tokens} tokens");
-        }
-        assert!(!kv.allocate_slots(id, 8 * 16));
-        assert_eq!(kv.block_tables(id)[0].len(), 3);
-        assert_eq!(kv.max_num_tokens(id), 7 * 16);
-        kv.check_integrity(&BTreeMap::from([(id, 0..48)])).unwrap();
-        assert!(kv.check_integrity(&BTreeMap::from([(id, 0..32)])).is_err());
-        kv.free(id);
-        assert_eq!(kv.num_free_blocks(), 7);
-    }
-
-    #[test]
-    fn groups_have_pools_of_their_own() {
-        let mut kv = manager(&[None, Some(20)]);
-        let (a, b) = (RequestId(0), RequestId(1));
-        assert!(kv.allocate_slots(a, 100));
-        assert_eq!(kv.num_free_blocks(), 0);
-        // The query at 60 sees the keys from 41 on: blocks 0 and 1 of the window go.
-        kv.free_unseen(a, 60);
-        assert_eq!(kv.num_free_blocks(), 2);
-        let tables = kv.block_tables(a);
-        assert!(!tables[0].contains(&NULL_BLOCK));
-        assert_eq!(tables[1][..2], [NULL_BLOCK; 2]);
-        assert!(!tables[1][2..].contains(&NULL_BLOCK));
-        kv.check_integrity(&BTreeMap::from([(a, 60..100)])).unwrap();
-        for wrong in [40..100, 80..100] {
-            assert!(kv.check_integrity(&BTreeMap::from([(a, wrong)])).is_err());
-        }
-        assert!(!kv.allocate_slots(b, 1), "the other group has none left");
-        assert!(kv.block_tables(b).is_empty());
-        kv.free_unseen(a, 60);
-        kv.free_unseen(a, 99);
-        assert_eq!(kv.num_free_blocks(), 5);
-        kv.free(a);
-        assert_eq!(kv.num_free_blocks(), 14);
-    }
-
-    #[test]
-    fn a_window_fits_where_the_whole_does_not() {
-        let kv = manager(&[Some(40)]);
-        assert_eq!(kv.never_fits(100_000), None);
-        assert!(kv.has_room_for(100_000), "alone");
-        let kv = manager(&[Some(40), None]);
-        assert_eq!(kv.never_fits(7 * 16), None);
-        assert_eq!(kv.never_fits(7 * 16 + 1), Some((8, 7)));
-        let kv = manager(&[Some(7 * 16)]);
-        assert_eq!(kv.never_fits(7 * 16), None, "never longer than its window");
-        assert_eq!(kv.never_fits(7 * 16 + 1), Some((8, 7)));
-    }
-}
+#[path = "kv_cache_manager_tests.rs"]
+mod tests;

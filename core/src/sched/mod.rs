@@ -4,6 +4,7 @@
 //! brought from `num_computed_tokens` to `num_tokens_with_spec`, and chunking and preemption by
 //! recompute are this one rule.
 
+pub mod block_hash;
 pub mod block_pool;
 pub mod config;
 pub mod error;
@@ -19,6 +20,7 @@ mod scheduler_proptests;
 #[cfg(test)]
 mod scheduler_tests;
 
+pub use block_hash::BlockHash;
 pub use block_pool::{BlockId, BlockPool};
 pub use config::{ConfigError, MAX_BATCHED_TOKENS, SchedulerConfig};
 pub use error::RequestError;

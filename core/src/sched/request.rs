@@ -1,5 +1,6 @@
 //! One request: its tokens and how far they are computed. Knows no blocks and no other request.
 
+use super::block_hash::BlockHash;
 use crate::types::{FinishReason, RequestId, SamplingParams, TokenId};
 
 /// Where a request stands.
@@ -36,7 +37,11 @@ pub struct Request {
     /// Prompt log-probabilities reported so far; those computed again after a preemption are not
     /// reported again.
     pub(super) num_prompt_logprobs: usize,
+    /// Tokens that were found in the cache when it was first admitted.
+    pub(super) num_cached_tokens: usize,
     pub(super) status: RequestStatus,
+    /// Names of its full blocks, as far as they were asked for.
+    block_hashes: Vec<BlockHash>,
 }
 
 impl Request {
@@ -61,7 +66,9 @@ impl Request {
             num_computed_tokens: 0,
             num_scheduled_tokens: 0,
             num_prompt_logprobs: 0,
+            num_cached_tokens: 0,
             status: RequestStatus::Waiting,
+            block_hashes: Vec::new(),
         }
     }
 
@@ -103,6 +110,42 @@ impl Request {
     /// Tokens that have slots in the cache, computed or about to be.
     pub fn num_tokens_with_slots(&self) -> usize {
         self.num_computed_tokens + self.num_scheduled_tokens
+    }
+
+    /// Tokens it did not have to compute, because an earlier request had.
+    pub fn num_cached_tokens(&self) -> usize {
+        self.num_cached_tokens
+    }
+
+    /// Most tokens it may find in the cache instead of computing them: at least the last one is
+    /// computed, for its logits, and with prompt log-probabilities all whose logits are still due.
+    pub fn max_prefix_hit(&self) -> usize {
+        let all = self.num_tokens_with_spec().saturating_sub(1);
+        // Entry `i` comes of token `i`.
+        let due =
+            self.params.prompt_logprobs && self.num_prompt_logprobs + 1 < self.num_prompt_tokens;
+        match due {
+            true => all.min(self.num_prompt_logprobs),
+            false => all,
+        }
+    }
+
+    /// Names of its full blocks.
+    pub fn block_hashes(&self) -> &[BlockHash] {
+        &self.block_hashes
+    }
+
+    /// Names those of its full blocks that have no name yet.
+    pub(super) fn hash_blocks(&mut self, block_size: usize, fingerprint: &str) {
+        let salt = self.params.cache_salt.as_deref();
+        let named = self.block_hashes.len();
+        for block in self.token_ids.chunks_exact(block_size).skip(named) {
+            let before = match self.block_hashes.last() {
+                Some(hash) => *hash,
+                None => BlockHash::root(fingerprint, salt),
+            };
+            self.block_hashes.push(before.chain(block));
+        }
     }
 
     /// Prompt and output.
@@ -175,6 +218,42 @@ mod tests {
         assert_eq!(r.append_token(2, 100), None);
         assert_eq!(r.append_token(9, 100), Some(FinishReason::Stop));
         assert_eq!(r.output_token_ids(), [2]);
+    }
+
+    #[test]
+    fn blocks_are_named_as_they_fill() {
+        let new = |cache_salt: Option<&str>| {
+            let params = SamplingParams {
+                cache_salt: cache_salt.map(str::to_owned),
+                ..SamplingParams::default()
+            };
+            request(params)
+        };
+        let mut r = new(None);
+        r.hash_blocks(2, "");
+        let root = BlockHash::root("", None);
+        assert_eq!(r.block_hashes(), [root.chain(&[5, 6])]);
+        for id in [7, 8, 9] {
+            r.append_token(id, 100);
+        }
+        r.hash_blocks(2, "");
+        let first = root.chain(&[5, 6]);
+        assert_eq!(r.block_hashes(), [first, first.chain(&[7, 8])]);
+        let mut salted = new(Some("a"));
+        salted.hash_blocks(2, "");
+        assert_ne!(salted.block_hashes()[0], first);
+    }
+
+    #[test]
+    fn what_must_be_computed_is_not_looked_for() {
+        let mut r = request(SamplingParams::default());
+        assert_eq!(r.max_prefix_hit(), 1);
+        r.append_token(7, 100);
+        assert_eq!(r.max_prefix_hit(), 2);
+        r.params.prompt_logprobs = true;
+        assert_eq!(r.max_prefix_hit(), 0);
+        r.num_prompt_logprobs = 1;
+        assert_eq!(r.max_prefix_hit(), 2);
     }
 
     #[test]

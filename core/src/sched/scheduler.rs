@@ -23,6 +23,8 @@ pub struct RequestUpdate {
     pub logprobs: Option<TokenLogprobs>,
     /// Log-probabilities of the next prompt tokens, where asked for, in order from the second.
     pub prompt_logprobs: Vec<TokenLogprobs>,
+    /// Tokens it did not have to compute, because an earlier request had.
+    pub num_cached_tokens: usize,
     /// The request is over: ended, or failed by itself.
     pub finished: Option<Result<FinishReason, RequestError>>,
 }
@@ -102,6 +104,14 @@ impl Scheduler {
         })
     }
 
+    /// Says what besides tokens and salt decides the content of a block: model, adapter, type of
+    /// the cache, numerics class.
+    #[must_use]
+    pub fn with_fingerprint(mut self, fingerprint: String) -> Self {
+        self.kv.set_fingerprint(fingerprint);
+        self
+    }
+
     /// The limits.
     pub fn config(&self) -> &SchedulerConfig {
         &self.config
@@ -127,7 +137,7 @@ impl Scheduler {
     /// # Errors
     /// [`RequestError::EmptyPrompt`], [`RequestError::PromptTooLong`] and
     /// [`RequestError::NeverFits`] for a request that could never finish.
-    pub fn add_request(&mut self, request: Request) -> Result<(), RequestError> {
+    pub fn add_request(&mut self, mut request: Request) -> Result<(), RequestError> {
         let num_prompt_tokens = request.num_prompt_tokens();
         let max_model_len = self.config.max_model_len;
         if num_prompt_tokens == 0 {
@@ -150,6 +160,7 @@ impl Scheduler {
                 available,
             });
         }
+        self.kv.hash_blocks(&mut request);
         let id = request.id();
         let before = self.requests.insert(id, request);
         assert!(before.is_none(), "{id} is in use");
@@ -211,14 +222,19 @@ impl Scheduler {
             && let Some(&id) = self.waiting.front()
         {
             let request = &self.requests[&id];
+            let found = self.kv.get_computed_blocks(request);
             // All of it must fit now, although only a chunk is computed: else two long prompts
             // would take turns at throwing each other out.
-            if !self.kv.has_room_for(request.num_tokens_with_spec()) {
+            if !self.kv.has_room_for(request.num_tokens_with_spec(), &found) {
                 break;
             }
-            let num_cached_tokens = self.kv.get_computed_blocks(request).num_cached_tokens;
+            let num_cached_tokens = found.num_cached_tokens;
+            self.kv.share(id, found);
             let request = self.requests.get_mut(&id).expect("queued requests exist");
             request.num_computed_tokens = num_cached_tokens;
+            if request.status == RequestStatus::Waiting {
+                request.num_cached_tokens = num_cached_tokens;
+            }
             request.status = RequestStatus::Running;
             let num_new = self.num_new_tokens(&self.requests[&id], token_budget);
             let end = (num_cached_tokens + num_new).min(self.kv.max_num_tokens(id));
@@ -260,6 +276,11 @@ impl Scheduler {
             };
             let max_model_len = self.config.max_model_len;
             let update = advance(request, share, output, vocab_size, max_model_len);
+            match update.finished {
+                // Perhaps of a kind that would spoil what others find.
+                Some(Err(_)) => self.kv.evict(share.request_id),
+                _ => self.kv.cache_blocks(request),
+            }
             let num_computed_tokens = request.num_computed_tokens;
             if update.finished.is_some() {
                 self.remove(share.request_id);
@@ -385,6 +406,7 @@ fn advance(
         token_id: None,
         logprobs: None,
         prompt_logprobs: Vec::new(),
+        num_cached_tokens: request.num_cached_tokens,
         finished: None,
     };
     let position = share.end_position();

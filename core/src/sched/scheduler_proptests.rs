@@ -1,14 +1,20 @@
 //! Whole lives of requests under a scheduler, at random: every one gets what it gets alone.
 
-use super::fake_model::{FakeModel, VOCAB, config, request, scheduler, step, windowed};
+use super::fake_model::{EOS, FakeModel, VOCAB, config, request, scheduler, step, windowed};
 use super::*;
-use crate::types::{RequestId, TokenId};
+use crate::types::{RequestId, SamplingParams, TokenId};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
 enum Op {
-    Add { prompt: usize, max_tokens: usize },
+    Add {
+        prompt: usize,
+        max_tokens: usize,
+        /// Where the prompt leaves that of the others.
+        fork: usize,
+        salted: bool,
+    },
     Step,
     FailedStep,
     Abort(prop::sample::Index),
@@ -18,7 +24,9 @@ enum Op {
 fn op() -> impl Strategy<Value = Op> {
     let index = any::<prop::sample::Index>;
     prop_oneof![
-        3 => (0usize..130, 0usize..40).prop_map(|(prompt, max_tokens)| Op::Add { prompt, max_tokens }),
+        3 => (0usize..130, 0usize..40, 0usize..130, any::<bool>()).prop_map(
+            |(prompt, max_tokens, fork, salted)| Op::Add { prompt, max_tokens, fork, salted }
+        ),
         8 => Just(Op::Step),
         1 => Just(Op::FailedStep),
         1 => index().prop_map(Op::Abort),
@@ -84,9 +92,10 @@ proptest! {
         max_num_batched_tokens in 1usize..80,
         max_prefill_chunk in prop::option::of(1usize..40),
         windows in prop::sample::select(WINDOWS.to_vec()),
+        enable_prefix_caching in any::<bool>(),
     ) {
         let config = SchedulerConfig {
-            max_num_seqs, max_num_batched_tokens, max_prefill_chunk,
+            max_num_seqs, max_num_batched_tokens, max_prefill_chunk, enable_prefix_caching,
             ..config(block_size, num_blocks)
         };
         let mut s = windowed(config, windows);
@@ -106,8 +115,15 @@ proptest! {
         };
         for op in ops {
             match op {
-                Op::Add { prompt, max_tokens } => {
+                Op::Add { prompt, max_tokens, fork, salted } => {
                     let r = request(next_id, prompt, max_tokens);
+                    let mut ids = r.token_ids().to_vec();
+                    ids.iter_mut().skip(fork).for_each(|id| *id = 1 + *id % (VOCAB - 1));
+                    let params = SamplingParams {
+                        cache_salt: salted.then(|| "salt".to_owned()),
+                        ..r.params().clone()
+                    };
+                    let r = Request::new(r.id(), ids, params, &[EOS]);
                     match s.add_request(r.clone()) {
                         Ok(()) => drop(live.insert(r.id(), (r, Outcome::default()))),
                         Err(RequestError::EmptyPrompt) => prop_assert_eq!(prompt, 0),

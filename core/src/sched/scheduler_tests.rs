@@ -163,6 +163,98 @@ fn a_chunk_is_cut_to_the_blocks_there_are() {
     assert_eq!(tokens[&RequestId(1)], tokens[&RequestId(3)]);
 }
 
+fn sharing(num_blocks: usize) -> SchedulerConfig {
+    SchedulerConfig {
+        enable_prefix_caching: true,
+        ..config(16, num_blocks)
+    }
+}
+
+#[test]
+fn what_was_computed_is_not_computed_again() {
+    let mut s = scheduler(sharing(20));
+    let mut model = FakeModel::default();
+    let mut run = |s: &mut Scheduler, request| {
+        s.add_request(request).unwrap();
+        let (mut tokens, mut cached, before) = (Vec::new(), 0, model.num_computed);
+        while s.num_unfinished_requests() > 0 {
+            for u in step(s, &mut model) {
+                tokens.extend(u.token_id);
+                cached = u.num_cached_tokens;
+            }
+        }
+        (tokens, cached, model.num_computed - before)
+    };
+    let (first, cached, computed) = run(&mut s, request(1, 50, 5));
+    assert_eq!((cached, computed), (0, 50 + first.len() - 1));
+    let (again, cached, computed) = run(&mut s, request(3, 50, 5));
+    assert_eq!((cached, computed), (48, 2 + first.len() - 1));
+    assert_eq!(again, first);
+    // Log-probabilities of the prompt come of computing it.
+    assert_eq!(run(&mut s, request(4, 50, 0)).1, 0);
+    let salted = SamplingParams {
+        cache_salt: Some("another tenant".into()),
+        ..request(5, 50, 5).params().clone()
+    };
+    let ids = request(5, 50, 5).token_ids().to_vec();
+    let salted = Request::new(RequestId(5), ids, salted, &[EOS]);
+    assert_eq!(run(&mut s, salted).1, 0);
+}
+
+#[test]
+fn the_preempted_find_their_own_blocks() {
+    // Eleven blocks: both prompts fit with one block to spare, their answers do not.
+    let mut s = scheduler(sharing(12));
+    let mut model = FakeModel::default();
+    for (id, first) in [(1, 1), (3, 2)] {
+        let params = SamplingParams {
+            max_tokens: 40,
+            ignore_eos: true,
+            ..SamplingParams::default()
+        };
+        let prompt = (0..75).map(|i| (first + i) % VOCAB).collect();
+        s.add_request(Request::new(RequestId(id), prompt, params, &[EOS]))
+            .unwrap();
+    }
+    let (mut preempted, mut resumed) = (0, Vec::new());
+    while s.num_unfinished_requests() > 0 {
+        let out = s.schedule();
+        preempted += out.preempted_ids.len();
+        if let [share, ..] = &out.scheduled[..]
+            && preempted > 0
+            && share.request_id == RequestId(3)
+        {
+            resumed.push(share.num_computed_tokens);
+            assert_eq!(s.request(RequestId(3)).unwrap().num_cached_tokens(), 0);
+        }
+        let result = model.run(&out, &s);
+        s.update_from_output(&out, result, VOCAB as usize);
+        s.check_integrity().unwrap();
+    }
+    assert_eq!(preempted, 1);
+    // The other took eight of the eleven blocks; of its own six the first three were left.
+    assert_eq!(resumed[0], 48);
+}
+
+/// A failing device may have written anything.
+#[test]
+fn what_a_failing_request_computed_is_not_shared() {
+    let mut s = scheduler(sharing(20));
+    let mut model = FakeModel::default();
+    s.add_request(request(1, 40, 5)).unwrap();
+    for _ in 0..2 {
+        let out = s.schedule();
+        let mut result = model.run(&out, &s);
+        if let Some(id) = &mut result.sequences[0].token_id {
+            *id = VOCAB;
+        }
+        s.update_from_output(&out, result, VOCAB as usize);
+    }
+    assert_eq!(s.num_unfinished_requests(), 0);
+    s.add_request(request(3, 40, 5)).unwrap();
+    assert_eq!(s.schedule().scheduled[0].num_computed_tokens, 0);
+}
+
 #[test]
 fn a_scored_prompt_ends_without_a_token() {
     let mut s = scheduler(config(16, 20));
