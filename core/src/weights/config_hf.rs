@@ -244,12 +244,12 @@ pub(super) fn rope_object<'a>(
 pub(super) fn rotary_dim(fields: &Fields<'_>, config: &ModelConfig) -> Result<usize, WeightsError> {
     let (_, inner) = rope_object(fields)?;
     let inside = match inner {
-        Some(inner) => inner.float("partial_rotary_factor")?,
+        Some(inner) => inner.double("partial_rotary_factor")?,
         None => None,
     };
     let factor = match inside {
         Some(factor) => Some(factor),
-        None => fields.float("partial_rotary_factor")?,
+        None => fields.double("partial_rotary_factor")?,
     };
     let factor = factor.unwrap_or(1.0);
     if !(factor > 0.0 && factor <= 1.0) {
@@ -260,7 +260,7 @@ pub(super) fn rotary_dim(fields: &Fields<'_>, config: &ModelConfig) -> Result<us
             "it must be above 0 and at most 1",
         ));
     }
-    Ok((f64::from(factor) * config.head_dim as f64) as usize)
+    Ok((factor * config.head_dim as f64) as usize)
 }
 
 /// One rotary embedding's object, `name` in the file.

@@ -137,10 +137,15 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn float(&self, field: &str) -> Result<Option<f32>, WeightsError> {
+        Ok(self.double(field)?.map(|x| x as f32))
+    }
+
+    /// A number as the file's own arithmetic has it: rounded once less.
+    pub(super) fn double(&self, field: &str) -> Result<Option<f64>, WeightsError> {
         match self.get(field) {
             None => Ok(None),
             Some(value) => match value.as_f64() {
-                Some(x) => Ok(Some(x as f32)),
+                Some(x) => Ok(Some(x)),
                 None => Err(self.wrong(field, value, "it must be a number")),
             },
         }
