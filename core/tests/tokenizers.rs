@@ -232,6 +232,40 @@ fn suites_of_reduced_vocabularies() {
     assert_eq!(names, 11);
 }
 
+/// The same vocabularies as their models' makers publish them.
+#[test]
+fn the_same_model_is_the_same_as_tokenizer_json() {
+    for (name, numbers) in [("qwen2", r"\p{N}"), ("llama-bpe", r"\p{N}{1,3}")] {
+        let suite = json(&format!("tokenizer_suites/{name}.json"));
+        let tokens = suite["tokens"].as_array().unwrap();
+        let vocab: serde_json::Map<String, Value> = tokens
+            .iter()
+            .filter(|token| token[2] == 1)
+            .map(|token| (token[1].as_str().unwrap().to_owned(), token[0].clone()))
+            .collect();
+        let pattern = format!(
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{numbers}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+        );
+        let file = serde_json::json!({
+            "version": "1.0", "truncation": null, "padding": null, "normalizer": null,
+            "added_tokens": [],
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+                {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false},
+                {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false}]},
+            "post_processor": null,
+            "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+            "model": {"type": "BPE", "dropout": null, "unk_token": null, "fuse_unk": false,
+                "continuing_subword_prefix": null, "end_of_word_suffix": null,
+                "byte_fallback": false, "ignore_merges": name == "llama-bpe",
+                "vocab": vocab, "merges": suite["merges"]},
+        });
+        let tokenizer = Tokenizer::from_json(file.to_string().as_bytes(), None, None).unwrap();
+        for case in suite["cases"].as_array().unwrap() {
+            check_case(&tokenizer, name, case[0].as_str().unwrap(), &ids(&case[1]));
+        }
+    }
+}
+
 #[test]
 fn suite_of_sentencepiece() {
     assert_eq!(suite(&golden("tokenizer_suites"), "llama-spm"), 46);
