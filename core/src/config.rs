@@ -12,9 +12,8 @@ pub use rope::{RopePairing, RopeParameters, RopeScaling};
 
 use crate::types::TokenId;
 
-/// Texts of tokens that end a generation, in whatever vocabulary they stand. Files often name only
-/// one id where the model uses several; llama.cpp's `llama-vocab.cpp` knows the same texts.
-pub const END_OF_GENERATION_TOKENS: [&str; 22] = [
+/// Texts of tokens that end a generation, in whatever vocabulary they stand.
+const END_OF_GENERATION_TOKENS: [&str; 24] = [
     "<|im_end|>",
     "<|eot_id|>",
     "<|eom_id|>",
@@ -22,7 +21,6 @@ pub const END_OF_GENERATION_TOKENS: [&str; 22] = [
     "<|end_of_text|>",
     "<end_of_turn>",
     "<|end|>",
-    "</s>",
     "<|return|>",
     "<|call|>",
     "<|flush|>",
@@ -37,7 +35,20 @@ pub const END_OF_GENERATION_TOKENS: [&str; 22] = [
     "<|tool_response>",
     "<｜end▁of▁sentence｜>",
     "[e~[",
+    // Between the files of a program, and where a gap of one was to be filled.
+    "<|fim_pad|>",
+    "<|repo_name|>",
+    "<|file_sep|>",
 ];
+
+/// Whether a token of this text ends a generation. Files often name only one id where the model uses
+/// several; llama.cpp's `llama-vocab.cpp` knows the same texts.
+///
+/// `</s>` does where it is a `control` token. Where it is ordinary, it is the end of struck-out text
+/// in HTML, as in the vocabularies of Gemma and Qwen.
+pub fn ends_generation(text: &str, control: bool) -> bool {
+    END_OF_GENERATION_TOKENS.contains(&text) || (control && text == "</s>")
+}
 
 /// What a token of a [`Vocabulary`] is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -34,6 +34,26 @@ fn every_end_of_a_file_is_known() {
                 .config;
             assert_eq!(config.eos_token_ids, [7, 285, 287], "{family} {kind:?}");
         }
+        let ends = |from: &[u8], to: &[u8]| {
+            let bytes = patched(&path, from, to);
+            let checkpoint = Checkpoint::from_gguf(memory("file.gguf", bytes)).unwrap();
+            checkpoint.config.eos_token_ids
+        };
+        let entry = |name: &str, id: u8| {
+            let key = [b"tokenizer.ggml.", name.as_bytes(), b"_token_id"].concat();
+            [&key[..], b"\x04\0\0\0", &[id, 1, 0, 0]].concat()
+        };
+        // 285 stays an end by its text.
+        assert_eq!(
+            ends(&entry("padding", 29), &entry("fim_pad", 5)),
+            [261, 285, 287]
+        );
+        assert_eq!(ends(b"<|im_start|>", b"<|file_sep|>"), [285, 286, 287]);
+        // An ordinary token of this text is markup.
+        assert_eq!(
+            ends(b"\x04\0\0\0\0\0\0\0hell", b"\x04\0\0\0\0\0\0\0</s>"),
+            [285, 287]
+        );
     }
 }
 

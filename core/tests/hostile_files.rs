@@ -13,7 +13,7 @@ use proptest::test_runner::TestRunner;
 use support::{MemoryFiles, memory, read};
 use twoclock_core::text::{ChatTemplate, Tokenizer};
 use twoclock_core::weights::Checkpoint;
-use twoclock_core::weights::checkpoint::gguf_vocabulary;
+use twoclock_core::weights::text_assets::gguf_vocabulary;
 
 /// A cut and some overwritten bytes, most of them near the start.
 fn damage(len: usize, head: usize) -> impl Strategy<Value = (usize, Vec<(usize, u8)>)> {

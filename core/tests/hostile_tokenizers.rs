@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use support::{json, source};
 use twoclock_core::config::TokenKind;
 use twoclock_core::text::Tokenizer;
-use twoclock_core::weights::checkpoint::gguf_vocabulary;
+use twoclock_core::weights::text_assets::gguf_vocabulary;
 
 const TEXT: &str = "Hello aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 12345 <|im_end|> 日本 ";
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use support::source;
 use twoclock_core::text::Tokenizer;
-use twoclock_core::weights::checkpoint::gguf_vocabulary;
+use twoclock_core::weights::text_assets::gguf_vocabulary;
 
 fn takes_and_gives_back(tokenizer: &Tokenizer, name: &str, unit: &str, bytes: usize, most: u64) {
     let text = unit.repeat(bytes / unit.len());

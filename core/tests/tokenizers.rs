@@ -12,7 +12,7 @@ use twoclock_core::config::{TextAssets, TokenKind, Vocabulary};
 use twoclock_core::text::{ChatTemplate, Detokenizer, TextError, Tokenizer};
 use twoclock_core::types::TokenId;
 use twoclock_core::weights::Checkpoint;
-use twoclock_core::weights::checkpoint::gguf_vocabulary;
+use twoclock_core::weights::text_assets::gguf_vocabulary;
 
 fn ids(value: &Value) -> Vec<TokenId> {
     serde_json::from_value(value.clone()).unwrap()

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use memmap2::Mmap;
 use thiserror::Error;
 use twoclock_core::config::TextAssets;
-use twoclock_core::weights::checkpoint::{gguf_text, hf_text};
+use twoclock_core::weights::text_assets::{gguf_text, hf_text};
 use twoclock_core::weights::{ByteSource, Checkpoint, ModelFiles, WeightsError};
 
 use crate::catalogue;
@@ -101,14 +101,10 @@ impl ModelPath {
     /// A file that cannot be read, or that is not what its format says.
     pub fn open(&self) -> Result<Checkpoint, FilesError> {
         match self {
-            Self::Gguf(path) => {
-                let file = MappedFile::open(path)?;
-                let folder = Folder::new(path.parent().unwrap_or(Path::new("")));
-                Ok(match path.file_name().and_then(OsStr::to_str) {
-                    Some(name) => Checkpoint::from_gguf_parts(&folder, name)?,
-                    None => Checkpoint::from_gguf(Arc::new(file))?,
-                })
-            }
+            Self::Gguf(path) => Ok(match gguf_in_folder(path)? {
+                (folder, Some(name)) => Checkpoint::from_gguf_parts(&folder, name)?,
+                (_, None) => Checkpoint::from_gguf(Arc::new(MappedFile::open(path)?))?,
+            }),
             Self::Directory(path) => Ok(Checkpoint::from_hf(&Folder::new(path))?),
         }
     }
@@ -119,7 +115,14 @@ impl ModelPath {
     /// As [`open`](Self::open).
     pub fn text(&self) -> Result<TextAssets, FilesError> {
         match self {
-            Self::Gguf(path) => Ok(gguf_text(Arc::new(MappedFile::open(path)?))?),
+            Self::Gguf(path) => {
+                let (folder, name) = gguf_in_folder(path)?;
+                let name = name.ok_or_else(|| FilesError::NotAModel {
+                    path: path.clone(),
+                    cause: "its name is not UTF-8; give it another",
+                })?;
+                Ok(gguf_text(&folder, name)?)
+            }
             Self::Directory(path) => Ok(hf_text(&Folder::new(path))?),
         }
     }
@@ -148,6 +151,14 @@ impl ModelPath {
             ))
         }
     }
+}
+
+/// Where the other parts of a model would lie, and the file's name there if it is one a part can have.
+fn gguf_in_folder(path: &Path) -> Result<(Folder, Option<&str>), FilesError> {
+    // What is no file at all is said by its whole path.
+    MappedFile::open(path)?;
+    let folder = Folder::new(path.parent().unwrap_or(Path::new("")));
+    Ok((folder, path.file_name().and_then(OsStr::to_str)))
 }
 
 /// A memory-mapped file. Pages come as they are read, so a model larger than memory can be opened.

@@ -2,6 +2,7 @@
 //! disk.
 
 use thiserror::Error;
+use twoclock_core::weights::gguf::PartName;
 
 use crate::hub_reference::{HubReference, is_plain};
 
@@ -65,7 +66,7 @@ pub enum ChoiceError {
         /// Parts there.
         there: usize,
         /// Parts there must be.
-        count: usize,
+        count: u64,
     },
 }
 
@@ -115,7 +116,7 @@ impl HubReference {
                 name.ends_with(".gguf")
                     && !name.contains("mmproj")
                     && !name.contains("imatrix")
-                    && part_of(file).is_none_or(|part| part.number == 1)
+                    && PartName::parse(file).is_none_or(|part| part.number == 1)
             })
             .cloned()
             .collect();
@@ -177,13 +178,13 @@ impl HubReference {
 
     /// A GGUF file with all its parts.
     fn parts(&self, file: &str, files: &[String]) -> Result<ModelFileNames, ChoiceError> {
-        let Some(part) = part_of(file) else {
+        let Some(part) = PartName::parse(file) else {
             return Ok(ModelFileNames::Gguf(vec![file.to_owned()]));
         };
-        let mut all: Vec<(usize, String)> = files
+        let mut all: Vec<(u64, String)> = files
             .iter()
             .filter_map(|other| {
-                let found = part_of(other)?;
+                let found = PartName::parse(other)?;
                 (found.stem == part.stem && found.count == part.count)
                     .then(|| (found.number, other.clone()))
             })
@@ -206,28 +207,6 @@ impl HubReference {
 /// The name without its folder.
 fn base(file: &str) -> &str {
     file.rsplit('/').next().unwrap_or(file)
-}
-
-/// One part of a split GGUF file, `STEM-00001-of-00003.gguf`.
-struct Part<'a> {
-    stem: &'a str,
-    number: usize,
-    count: usize,
-}
-
-fn part_of(file: &str) -> Option<Part<'_>> {
-    let (rest, count) = file.strip_suffix(".gguf")?.rsplit_once("-of-")?;
-    let (stem, number) = rest.rsplit_once('-')?;
-    let five = |digits: &str| -> Option<usize> {
-        (digits.len() == 5 && digits.bytes().all(|b| b.is_ascii_digit()))
-            .then(|| digits.parse().ok())
-            .flatten()
-    };
-    Some(Part {
-        stem,
-        number: five(number)?,
-        count: five(count)?,
-    })
 }
 
 /// Whether `word` stands in `name` between characters that no word has, in whatever case: `Q4_K`

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use twoclock_core::config::TextAssets;
-use twoclock_core::weights::checkpoint::hf_text;
+use twoclock_core::weights::text_assets::hf_text;
 
 use crate::catalogue;
 use crate::files::ModelPath;

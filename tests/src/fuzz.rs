@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Map, Value};
 use twoclock_core::text::{ChatTemplate, Detokenizer, Tokenizer};
 use twoclock_core::types::TokenId;
-use twoclock_core::weights::checkpoint::gguf_vocabulary;
+use twoclock_core::weights::text_assets::gguf_vocabulary;
 
 /// A target: its name, which is its corpus folder's too, and its function.
 pub type Target = (&'static str, fn(&[u8]));

@@ -28,14 +28,6 @@ const LONG_FILES: &[(&str, &str)] = &[
         "one rule, told once, with its worked example",
     ),
     (
-        "core/src/weights/checkpoint.rs",
-        "two containers end in one checked checkpoint",
-    ),
-    (
-        "core/src/weights/config_gguf.rs",
-        "one field after another of one format, with its tests",
-    ),
-    (
         "native/tests/pull.rs",
         "one small package index and everything that can go wrong with it",
     ),

@@ -7,6 +7,7 @@ use safetensors::SafeTensors;
 use twoclock_core::weights::block::dequantize;
 use twoclock_core::weights::checkpoint::Format;
 use twoclock_core::weights::repack::pack_rows;
+use twoclock_core::weights::text_assets::gguf_text;
 use twoclock_core::weights::{Checkpoint, DType, Quantization, WeightsError};
 use twoclock_tests::{GoldenDir, MemoryFiles, gguf_parts, golden, golden_bytes};
 
@@ -105,6 +106,7 @@ fn any_part_of_a_split_model_leads_to_all() {
     let whole = Checkpoint::from_gguf(golden_bytes("gguf/IQ4_XS.gguf")).expect("a checkpoint");
     let files = parts();
     for name in files.0.keys() {
+        assert_eq!(gguf_text(&files, name).expect("text"), whole.text, "{name}");
         let split = Checkpoint::from_gguf_parts(&files, name).expect("a checkpoint");
         let parts = Format::Gguf {
             version: 3,

@@ -10,7 +10,7 @@ use super::TextError;
 use super::component::Components;
 use super::piece::{Pieces, Spelling, spell};
 use super::tokenizer::{Parts, Specials};
-use crate::config::END_OF_GENERATION_TOKENS;
+use crate::config::ends_generation;
 use crate::types::TokenId;
 
 #[derive(Deserialize)]
@@ -104,7 +104,7 @@ pub(super) fn build(json: &[u8], bos: Option<&str>, eos: Option<&str>) -> Result
     let mut eog: Vec<TokenId> = file
         .added_tokens
         .iter()
-        .filter(|added| END_OF_GENERATION_TOKENS.contains(&added.content.as_str()))
+        .filter(|added| ends_generation(&added.content, added.special))
         .map(|added| added.id)
         .chain(eos)
         .collect();

@@ -15,13 +15,12 @@ use super::names::{
 use super::safetensors::{open, open_if_there, read_directory};
 use super::source::{ByteSource, ModelFiles, read_all};
 use super::tensor::TensorInfo;
+use super::text_assets::{hf_text, text_assets};
 use super::{DType, Quantization, WeightsError, config_gguf, config_hf};
-use crate::config::{ModelConfig, TextAssets, TokenizerAsset, Vocabulary};
+use crate::config::{ModelConfig, TextAssets};
 
 /// Longest configuration file taken, bytes.
-const MAX_CONFIG: u64 = 1 << 20;
-/// Longest tokenizer file taken, bytes.
-const MAX_TOKENIZER: u64 = 128 << 20;
+pub(super) const MAX_CONFIG: u64 = 1 << 20;
 
 /// The container a checkpoint was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +157,7 @@ impl Checkpoint {
             file,
             config,
             tensors,
-            config_gguf::text_assets(gguf)?,
+            text_assets(gguf)?,
             Format::Gguf {
                 version: gguf.version,
                 parts: gguf.sources.len(),
@@ -183,10 +182,10 @@ impl Checkpoint {
             config_hf::CONFIG,
             "a model directory holds it; give a GGUF file or a complete directory",
         )?;
-        let config_json = parse_json(&*config_source, config_hf::CONFIG)?;
+        let config_json = parse_json(&*config_source, config_hf::CONFIG, MAX_CONFIG)?;
         const GENERATION: &str = "generation_config.json";
         let generation = match open_if_there(files, GENERATION)? {
-            Some(source) => Some(parse_json(&*source, GENERATION)?),
+            Some(source) => Some(parse_json(&*source, GENERATION, MAX_CONFIG)?),
             None => None,
         };
         let config = config_hf::model_config(
@@ -312,24 +311,8 @@ impl Checkpoint {
     }
 }
 
-/// The vocabulary of a GGUF file of any architecture, also one without tensors; `None` where it has
-/// none.
-///
-/// # Errors
-/// [`WeightsError`], naming file and key.
-pub fn gguf_vocabulary(source: Arc<dyn ByteSource>) -> Result<Option<Vocabulary>, WeightsError> {
-    config_gguf::vocabulary(&Gguf::read(source)?)
-}
-
-/// What a GGUF file of any architecture says about text, also one without tensors.
-///
-/// # Errors
-/// [`WeightsError`], naming file and key.
-pub fn gguf_text(source: Arc<dyn ByteSource>) -> Result<TextAssets, WeightsError> {
-    config_gguf::text_assets(&Gguf::read(source)?)
-}
-
-/// Puts a tensor under its name, or the tensors it holds under theirs.
+/// Puts a tensor under its name, or the tensors it holds under theirs. Files may have several names
+/// for one place in a model, but only one tensor for it.
 fn insert(
     tensors: &mut BTreeMap<String, TensorInfo>,
     tensor: TensorInfo,
@@ -360,53 +343,12 @@ fn find<'a>(
         })
 }
 
-fn parse_json(source: &dyn ByteSource, file: &str) -> Result<Value, WeightsError> {
-    serde_json::from_slice(&read_all(source, MAX_CONFIG)?)
+/// A whole JSON file of at most so many bytes.
+pub(super) fn parse_json(
+    source: &dyn ByteSource,
+    file: &str,
+    most: u64,
+) -> Result<Value, WeightsError> {
+    serde_json::from_slice(&read_all(source, most)?)
         .map_err(|e| WeightsError::malformed(file, "the file", e, "it must be JSON"))
-}
-
-/// What a Hugging Face directory says about text, also one without weights: `tokenizer.json`, and the
-/// template of `chat_template.jinja`, else of `tokenizer_config.json`.
-///
-/// # Errors
-/// [`WeightsError`], naming file and field.
-pub fn hf_text(files: &dyn ModelFiles) -> Result<TextAssets, WeightsError> {
-    let mut assets = TextAssets::default();
-    if let Some(source) = open_if_there(files, "tokenizer.json")? {
-        assets.tokenizer = Some(TokenizerAsset::Json(read_all(&*source, MAX_TOKENIZER)?));
-    }
-    const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
-    if let Some(source) = open_if_there(files, TOKENIZER_CONFIG)? {
-        // It repeats every added token, and so may be longer than other configurations.
-        let bytes = read_all(&*source, MAX_CONFIG * 8)?;
-        let config: Value = serde_json::from_slice(&bytes).map_err(|e| {
-            WeightsError::malformed(TOKENIZER_CONFIG, "the file", e, "it must be JSON")
-        })?;
-        // A token is its text, or an object that holds it.
-        let token = |key: &str| {
-            let value = config.get(key)?;
-            let text = value.get("content").unwrap_or(value);
-            text.as_str().map(str::to_owned)
-        };
-        assets.bos_token = token("bos_token");
-        assets.eos_token = token("eos_token");
-        assets.chat_template = match config.get("chat_template") {
-            Some(Value::String(template)) => Some(template.clone()),
-            // Several named templates: the one for plain conversations is "default".
-            Some(Value::Array(named)) => named
-                .iter()
-                .find(|t| t.get("name").and_then(Value::as_str) == Some("default"))
-                .and_then(|t| t.get("template")?.as_str().map(str::to_owned)),
-            _ => None,
-        };
-    }
-    const TEMPLATE: &str = "chat_template.jinja";
-    if let Some(source) = open_if_there(files, TEMPLATE)? {
-        let bytes = read_all(&*source, MAX_CONFIG)?;
-        assets.chat_template =
-            Some(String::from_utf8(bytes).map_err(|e| {
-                WeightsError::malformed(TEMPLATE, "the file", e, "it must be UTF-8")
-            })?);
-    }
-    Ok(assets)
 }

@@ -1,18 +1,14 @@
-//! From GGUF's keys to a [`ModelConfig`], a [`Vocabulary`] and the chat template. Owns the meaning
-//! of the keys that all families share; knows no tensor data but the divisors of the rotary
-//! frequencies.
+//! From GGUF's keys to a [`ModelConfig`]. Owns the meaning of the keys that all families share; knows
+//! no tensor data but the divisors of the rotary frequencies.
 
 use super::WeightsError;
 use super::families::{self, yarn_attention_factor};
-use super::gguf::{GgmlType, Gguf, Value};
+use super::gguf::{GgmlType, Gguf};
 use super::keys::{Keys, keys, tensor};
 use super::names::{ROPE_FACTORS, ROPE_FREQS};
 use super::source::read_vec;
-use crate::config::{
-    END_OF_GENERATION_TOKENS, LayerConfig, MAX_LAYERS, ModelConfig, MoeConfig, RopeParameters,
-    RopeScaling, TextAssets, TokenKind, TokenizerAsset, Vocabulary,
-};
-use crate::types::TokenId;
+use super::text_assets::end_of_generation;
+use crate::config::{LayerConfig, MAX_LAYERS, ModelConfig, MoeConfig, RopeParameters, RopeScaling};
 
 /// The configuration of a GGUF file.
 pub(super) fn model_config(gguf: &Gguf) -> Result<ModelConfig, WeightsError> {
@@ -272,140 +268,6 @@ fn rope_factors(
     Ok(Some(
         numbers.iter().map(|&b| f32::from_le_bytes(b)).collect(),
     ))
-}
-
-/// Every id that ends a generation: those the file names, and those known by their text.
-fn end_of_generation(keys: &Keys<'_>, vocab_size: usize) -> Result<Vec<TokenId>, WeightsError> {
-    let mut ids = Vec::new();
-    for name in ["eos", "eot", "eom"] {
-        ids.extend(keys.token(&format!("tokenizer.ggml.{name}_token_id"), vocab_size)?);
-    }
-    if let Some(tokens) = keys
-        .get("tokenizer.ggml.tokens")
-        .and_then(Value::as_strings)
-    {
-        for (id, text) in (0..).zip(tokens.iter().take(vocab_size)) {
-            if END_OF_GENERATION_TOKENS.contains(&text.as_str()) {
-                ids.push(id);
-            }
-        }
-    }
-    ids.sort_unstable();
-    ids.dedup();
-    Ok(ids)
-}
-
-/// The vocabulary of a GGUF file of any architecture; `None` where it has none.
-///
-/// # Errors
-/// [`WeightsError::Malformed`] where lists do not fit each other or an id is out of range.
-pub(super) fn vocabulary(gguf: &Gguf) -> Result<Option<Vocabulary>, WeightsError> {
-    let keys = keys(gguf)?;
-    let file = keys.file();
-    let model = match keys.string("tokenizer.ggml.model")? {
-        None | Some("none" | "no_vocab") => return Ok(None),
-        Some(model) => model.to_owned(),
-    };
-    const TOKENS: &str = "tokenizer.ggml.tokens";
-    let tokens = match keys.get(TOKENS) {
-        None => return Err(keys.missing(TOKENS)),
-        Some(value) => value
-            .as_strings()
-            .ok_or_else(|| keys.wrong(TOKENS, value, "it must be an array of text"))?
-            .to_vec(),
-    };
-    let size = tokens.len();
-    let fits = |key: &str, len: usize| {
-        if len == size {
-            return Ok(());
-        }
-        Err(WeightsError::malformed(
-            file,
-            key,
-            format!("{len} entries long"),
-            format!("there are {size} tokens"),
-        ))
-    };
-
-    const TYPES: &str = "tokenizer.ggml.token_type";
-    let kinds = match keys.get(TYPES) {
-        None => vec![TokenKind::Normal; size],
-        Some(value) => {
-            let ids = value
-                .as_integers()
-                .ok_or_else(|| keys.wrong(TYPES, value, "it must be an array of integers"))?;
-            fits(TYPES, ids.len())?;
-            ids.into_iter()
-                .map(|id| match id {
-                    // 0 is "undefined", which old writers left where they knew no better.
-                    0 | 1 => Ok(TokenKind::Normal),
-                    2 => Ok(TokenKind::Unknown),
-                    3 => Ok(TokenKind::Control),
-                    4 => Ok(TokenKind::UserDefined),
-                    5 => Ok(TokenKind::Unused),
-                    6 => Ok(TokenKind::Byte),
-                    _ => Err(WeightsError::malformed(
-                        file,
-                        TYPES,
-                        id,
-                        "token types are 0 to 6",
-                    )),
-                })
-                .collect::<Result<_, _>>()?
-        }
-    };
-    const SCORES: &str = "tokenizer.ggml.scores";
-    let scores = match keys.get(SCORES) {
-        None => Vec::new(),
-        Some(value) => {
-            let scores = value
-                .as_f32s()
-                .ok_or_else(|| keys.wrong(SCORES, value, "it must be an array of F32"))?;
-            fits(SCORES, scores.len())?;
-            scores.to_vec()
-        }
-    };
-    const MERGES: &str = "tokenizer.ggml.merges";
-    let merges = match keys.get(MERGES) {
-        None => Vec::new(),
-        Some(value) => value
-            .as_strings()
-            .ok_or_else(|| keys.wrong(MERGES, value, "it must be an array of text"))?
-            .to_vec(),
-    };
-    Ok(Some(Vocabulary {
-        model,
-        pre: keys.string("tokenizer.ggml.pre")?.map(str::to_owned),
-        kinds,
-        scores,
-        merges,
-        bos: keys.token("tokenizer.ggml.bos_token_id", size)?,
-        eos: keys.token("tokenizer.ggml.eos_token_id", size)?,
-        unk: keys.token("tokenizer.ggml.unknown_token_id", size)?,
-        eog: end_of_generation(&keys, size)?,
-        add_bos: keys.bool("tokenizer.ggml.add_bos_token")?,
-        add_eos: keys.bool("tokenizer.ggml.add_eos_token")?,
-        add_space_prefix: keys.bool("tokenizer.ggml.add_space_prefix")?,
-        tokens,
-    }))
-}
-
-/// What a GGUF file says about text.
-pub(super) fn text_assets(gguf: &Gguf) -> Result<TextAssets, WeightsError> {
-    let chat_template = keys(gguf)?
-        .string("tokenizer.chat_template")?
-        .map(str::to_owned);
-    let vocabulary = vocabulary(gguf)?;
-    let text = |id: Option<TokenId>| {
-        let tokens = &vocabulary.as_ref()?.tokens;
-        tokens.get(id? as usize).cloned()
-    };
-    Ok(TextAssets {
-        chat_template,
-        bos_token: text(vocabulary.as_ref().and_then(|v| v.bos)),
-        eos_token: text(vocabulary.as_ref().and_then(|v| v.eos)),
-        tokenizer: vocabulary.map(TokenizerAsset::Vocabulary),
-    })
 }
 
 /// The element type of a tensor, or that it is not supported.

@@ -2,7 +2,8 @@
 //!
 //! `source` gives bytes; `gguf` and `safetensors` read headers; `block` says what quantized bytes
 //! mean; `config_gguf` and `config_hf`, with what each of `families` adds, turn headers into a
-//! [`ModelConfig`](crate::config::ModelConfig); [`checkpoint`] joins it all under Hugging Face names.
+//! [`ModelConfig`](crate::config::ModelConfig); [`text_assets`] has what they say about text;
+//! [`checkpoint`] joins it all under Hugging Face names.
 //! Nothing here knows a device. Every parser is bounded: a length found in a file is compared with
 //! the bytes that are left before anything is allocated for it.
 
@@ -25,6 +26,7 @@ pub mod repack;
 pub mod safetensors;
 pub mod source;
 pub mod tensor;
+pub mod text_assets;
 
 pub use checkpoint::Checkpoint;
 pub use dtype::DType;

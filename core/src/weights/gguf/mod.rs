@@ -18,6 +18,7 @@ mod split;
 
 pub use ggml_type::GgmlType;
 pub use metadata::{Array, Metadata, Value};
+pub use split::PartName;
 
 use reader::Reader;
 
@@ -64,12 +65,6 @@ pub struct Gguf {
 }
 
 impl Gguf {
-    /// Whether a file starts as GGUF does.
-    pub fn recognises(source: &dyn ByteSource) -> bool {
-        let mut magic = [0; 4];
-        source.read_at(0, &mut magic).is_ok() && &magic == b"GGUF"
-    }
-
     /// Reads and checks the head of one file, whether or not it is a part of a split model.
     ///
     /// # Errors

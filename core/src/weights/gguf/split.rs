@@ -14,17 +14,20 @@ const NUMBER: &str = "split.no";
 const COUNT: &str = "split.count";
 const TENSORS: &str = "split.tensors.count";
 
-/// The name of a part.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct PartName<'a> {
-    stem: &'a str,
+/// The name of a part, `STEM-00001-of-00003.gguf`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartName<'a> {
+    /// What all parts' names begin with, folders included.
+    pub stem: &'a str,
     /// From 1.
-    number: u64,
-    count: u64,
+    pub number: u64,
+    /// Parts there are.
+    pub count: u64,
 }
 
 impl<'a> PartName<'a> {
-    fn parse(file: &'a str) -> Option<Self> {
+    /// Takes a file name apart; `None` for what is no part's.
+    pub fn parse(file: &'a str) -> Option<Self> {
         let (rest, count) = file.strip_suffix(".gguf")?.rsplit_once("-of-")?;
         let (stem, number) = rest.rsplit_once('-')?;
         let digits = |text: &str| -> Option<u64> {
@@ -71,41 +74,13 @@ impl Gguf {
     /// [`WeightsError::Malformed`] for parts that do not belong together.
     pub fn read_parts(files: &dyn ModelFiles, file: &str) -> Result<Self, WeightsError> {
         let named = Self::read(open(files, file, "check the path")?)?;
-        let count = named.num_parts()?;
-        if count == 1 {
+        let Some(name) = named.part_name(file)? else {
             return Ok(named);
-        }
-        let Some(name) = PartName::parse(file)
-            .filter(|name| name.count == count && (1..=count).contains(&name.number))
-        else {
-            let example = PartName {
-                stem: "NAME",
-                number: 1,
-                count,
-            };
-            return Err(WeightsError::malformed(
-                file,
-                COUNT,
-                count,
-                format!("such a file is called like {example}; give it its name back"),
-            ));
         };
-        let part = |number| -> Result<Self, WeightsError> {
-            let name = PartName {
-                number,
-                ..name.clone()
-            };
-            let remedy =
-                format!("the model is split into {count} files; bring all into one folder");
-            let part = Self::read(open(files, &name.to_string(), &remedy)?)?;
-            part.expect(NUMBER, number - 1)?;
-            part.expect(COUNT, count)?;
-            Ok(part)
-        };
-        let mut whole = part(1)?;
+        let mut whole = read_part(files, name, 1)?;
         // At most what five digits say; every part is a file that was opened.
-        for number in 2..=count {
-            let next = part(number)?;
+        for number in 2..=name.count {
+            let next = read_part(files, name, number)?;
             let at = whole.sources.len();
             whole.sources.push(next.source);
             whole
@@ -133,6 +108,44 @@ impl Gguf {
         Ok(whole)
     }
 
+    /// Reads the head of the file that has the metadata: the one that is named, or the first part of
+    /// the split model that it is a part of.
+    ///
+    /// # Errors
+    /// As [`Gguf::read_parts`], of those two files.
+    pub fn read_first_part(files: &dyn ModelFiles, file: &str) -> Result<Self, WeightsError> {
+        let named = Self::read(open(files, file, "check the path")?)?;
+        if named.num_parts()? == 1 || named.number(NUMBER)? == 0 {
+            return Ok(named);
+        }
+        match named.part_name(file)? {
+            None => Ok(named),
+            Some(name) => read_part(files, name, 1),
+        }
+    }
+
+    /// The file's name taken apart; `None` where the file is a whole model.
+    fn part_name<'a>(&self, file: &'a str) -> Result<Option<PartName<'a>>, WeightsError> {
+        let count = self.num_parts()?;
+        if count == 1 {
+            return Ok(None);
+        }
+        let name = PartName::parse(file);
+        match name.filter(|name| name.count == count && (1..=count).contains(&name.number)) {
+            Some(name) => Ok(Some(name)),
+            None => {
+                let example = PartName {
+                    stem: "NAME",
+                    number: 1,
+                    count,
+                };
+                let expected =
+                    format!("such a file is called like {example}; give it its name back");
+                Err(WeightsError::malformed(file, COUNT, count, expected))
+            }
+        }
+    }
+
     fn number(&self, key: &str) -> Result<u64, WeightsError> {
         let file = self.source.name();
         let value = self.metadata.get(key);
@@ -158,6 +171,21 @@ impl Gguf {
             format!("it must be {expected}; the files do not belong together"),
         ))
     }
+}
+
+/// Reads the head of one part of the model that `name` is a part of.
+fn read_part(
+    files: &dyn ModelFiles,
+    name: PartName<'_>,
+    number: u64,
+) -> Result<Gguf, WeightsError> {
+    let PartName { count, .. } = name;
+    let file = PartName { number, ..name }.to_string();
+    let remedy = format!("the model is split into {count} files; bring all into one folder");
+    let part = Gguf::read(open(files, &file, &remedy)?)?;
+    part.expect(NUMBER, number - 1)?;
+    part.expect(COUNT, count)?;
+    Ok(part)
 }
 
 #[cfg(test)]
