@@ -136,3 +136,32 @@ fn what_a_family_does_not_do_is_refused() {
         );
     }
 }
+
+/// Kinds of layers that are rotated differently have an embedding each, and are never given another's.
+#[test]
+fn one_rotation_for_all_layers_of_gemma3_is_refused() {
+    let mut files = MemoryFiles::of("models/gemma3_text");
+    let mut config: serde_json::Value = serde_json::from_slice(&files.0["config_v5.json"]).unwrap();
+    config["rope_parameters"] = serde_json::json!({"rope_type": "linear", "factor": 8.0});
+    files
+        .0
+        .insert("config.json".into(), config.to_string().into_bytes());
+    let message = message(Checkpoint::from_hf(&files));
+    assert!(message.contains("sliding_attention"), "{message}");
+}
+
+/// One place in a model may have several names in files, but no second tensor.
+#[test]
+fn a_tensor_under_two_names_is_refused() {
+    let mut files = MemoryFiles::of("models/mixtral");
+    let old = b"\"model.layers.0.block_sparse_moe.experts.1.w1.weight\"";
+    let mut new = b"\"model.layers.0.mlp.experts.0.gate_proj.weight\"".to_vec();
+    new.resize(old.len(), b' ');
+    let path = "models/mixtral/model.safetensors";
+    files
+        .0
+        .insert("model.safetensors".into(), patched(path, old, &new));
+    let message = message(Checkpoint::from_hf(&files));
+    assert!(message.contains("experts.0.gate_proj"), "{message}");
+    assert!(message.contains("twice"), "{message}");
+}

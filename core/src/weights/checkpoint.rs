@@ -318,13 +318,18 @@ fn insert(
     tensor: TensorInfo,
     config: &ModelConfig,
 ) -> Result<(), WeightsError> {
-    match fused(&tensor.name, config) {
-        None => {
-            tensors.insert(tensor.name.clone(), tensor);
-        }
-        Some(parts) => {
-            let parts = tensor.split(&parts)?;
-            tensors.extend(parts.into_iter().map(|part| (part.name.clone(), part)));
+    let parts = match fused(&tensor.name, config) {
+        None => vec![tensor],
+        Some(parts) => tensor.split(&parts)?,
+    };
+    for part in parts {
+        if let Some(other) = tensors.insert(part.name.clone(), part) {
+            return Err(WeightsError::malformed(
+                other.source.name(),
+                format!("tensor {}", other.name),
+                "there twice, under two names or fused and by itself",
+                "a model has one",
+            ));
         }
     }
     Ok(())

@@ -182,7 +182,8 @@ fn rope_scaling(
         WeightsError::malformed(file, key, original, "it must be below 2^32")
     })?;
     let attention_factor = keys.float("rope.scaling.attn_factor")?;
-    let by_key = match keys.string(&key)? {
+    let kind = keys.string(&key)?;
+    let by_key = match kind {
         None => factor
             .filter(|&f| f != 0.0 && f != 1.0)
             .map_or(RopeScaling::None, |factor| RopeScaling::Linear { factor }),
@@ -218,14 +219,14 @@ fn rope_scaling(
         rope_factors(keys, ROPE_FACTORS[0], rotary_dim)?,
         rope_factors(keys, ROPE_FACTORS[1], rotary_dim)?,
     ) {
-        (None, None, None) => return Ok(by_key),
-        (Some(factors), None, None) => RopeScaling::Factors(factors),
-        (None, Some(long_factor), Some(short_factor)) => RopeScaling::LongRope {
+        (None, None, None) => None,
+        (Some(factors), None, None) => Some(RopeScaling::Factors(factors)),
+        (None, Some(long_factor), Some(short_factor)) => Some(RopeScaling::LongRope {
             short_factor,
             long_factor,
             original_max_position_embeddings,
             attention_factor: attention_factor.unwrap_or(1.0),
-        },
+        }),
         _ => {
             return Err(WeightsError::unsupported(
                 file,
@@ -235,15 +236,37 @@ fn rope_scaling(
             ));
         }
     };
-    if by_key != RopeScaling::None {
+    let scaling = match by_tensor {
+        None if kind == Some("longrope") => {
+            return Err(WeightsError::MissingTensor {
+                file: file.to_owned(),
+                tensor: ROPE_FACTORS.join(" and "),
+            });
+        }
+        None => by_key,
+        Some(by_tensor) if by_key == RopeScaling::None => by_tensor,
+        Some(_) => {
+            return Err(WeightsError::unsupported(
+                file,
+                key,
+                "given together with tensors of rotary divisors",
+                "one of the two",
+            ));
+        }
+    };
+    let scales = matches!(
+        scaling,
+        RopeScaling::Yarn { .. } | RopeScaling::LongRope { .. }
+    );
+    if let Some(factor) = attention_factor.filter(|&factor| factor != 1.0 && !scales) {
         return Err(WeightsError::unsupported(
             file,
-            key,
-            "given together with tensors of rotary divisors",
-            "one of the two",
+            keys.full("rope.scaling.attn_factor"),
+            factor,
+            "1, or yarn or longrope",
         ));
     }
-    Ok(by_tensor)
+    Ok(scaling)
 }
 
 /// A tensor of divisors, one a rotary pair.

@@ -14,6 +14,8 @@ use crate::weights::keys::Keys;
 
 /// Every so many layers of Gemma 3 one sees everything.
 const PATTERN: usize = 6;
+/// Kinds of layers, as `config.json` has a rotary embedding for each.
+const KINDS: [&str; 2] = ["full_attention", "sliding_attention"];
 /// Base of the windowed layers' frequencies, where a file does not say.
 const LOCAL_THETA: f32 = 10_000.0;
 
@@ -138,6 +140,16 @@ fn gemma3(
         alternate(config, pattern);
     }
     rotate_by_kind(config);
+    if let ("rope_parameters", Some(by_kind)) = rope_object(fields)?
+        && !by_kind.object.is_empty()
+        && !KINDS.iter().any(|kind| by_kind.has(kind))
+    {
+        return Err(fields.unsupported(
+            "rope_parameters",
+            "one for all layers",
+            format!("one for each kind of layer: {}", KINDS.join(", ")),
+        ));
+    }
     let theta = fields.float("rope_theta")?.unwrap_or(defaults.rope_theta);
     let local = fields.float("rope_local_base_freq")?.unwrap_or(LOCAL_THETA);
     let of = |kind: &str, theta| match rope_object(fields)? {
@@ -154,15 +166,12 @@ fn gemma3(
             None => Ok(plain(theta)),
         },
         // The form of the Hub corrects the layers that see everything alone.
-        (name, Some(inner)) if kind == "full_attention" => {
+        (name, Some(inner)) if kind == KINDS[0] => {
             rope_of(fields, name, &inner, theta, defaults, config)
         }
         _ => Ok(plain(theta)),
     };
-    let (global, local) = (
-        of("full_attention", theta)?,
-        of("sliding_attention", local)?,
-    );
+    let (global, local) = (of(KINDS[0], theta)?, of(KINDS[1], local)?);
     config.rope = global;
     config.rope_local = Some(local);
     scores(fields, config, [None; 2])
