@@ -16,10 +16,11 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
         .take(tokens)
     {
         let mut order: Vec<usize> = (0..experts).collect();
-        // Stable: equal ones stay by ascending id.
+        // Stable: equal ones stay by ascending id. What is no number comes last.
         order.sort_by(|&a, &b| {
-            let falling = logits[b].partial_cmp(&logits[a]);
-            falling.unwrap_or(std::cmp::Ordering::Equal)
+            let (x, y) = (logits[a], logits[b]);
+            let numbers_first = || x.is_nan().cmp(&y.is_nan());
+            y.partial_cmp(&x).unwrap_or_else(numbers_first)
         });
         let top = logits[order[0]];
         let weight = |expert: usize| (logits[expert] - top).exp();
