@@ -32,6 +32,10 @@ const LONG_FILES: &[(&str, &str)] = &[
         "one small package index and everything that can go wrong with it",
     ),
     (
+        "tests/tests/engine_cpu.rs",
+        "every way of serving a request, held against plain serving in one place",
+    ),
+    (
         "tests/tests/kernels/attention.rs",
         "three kernels, one chain: the cases compare them with each other",
     ),

@@ -86,10 +86,11 @@ impl FakeModel {
         for share in &step.scheduled {
             let hashes = hashes(share);
             for group in 0..s.kv_cache().groups().len() {
-                for position in share.num_computed_tokens..share.end_position() {
+                let positions = share.num_computed_tokens..share.end_position();
+                for (position, &hash) in positions.clone().zip(&hashes[positions]) {
                     let slot = at(share, group, position);
                     assert!(written.insert(slot), "{slot:?} is written by two");
-                    self.pages.insert(slot, hashes[position]);
+                    self.pages.insert(slot, hash);
                 }
             }
         }
@@ -97,9 +98,10 @@ impl FakeModel {
             let hashes = hashes(share);
             for (g, group) in s.kv_cache().groups().iter().enumerate() {
                 let first = group.first_seen(share.num_computed_tokens);
-                for position in first..share.end_position() {
+                let positions = first..share.end_position();
+                for (position, &hash) in positions.clone().zip(&hashes[positions]) {
                     let found = self.pages[&at(share, g, position)];
-                    assert_eq!(found, hashes[position], "group {g}, position {position}");
+                    assert_eq!(found, hash, "group {g}, position {position}");
                 }
             }
         }
