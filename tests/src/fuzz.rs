@@ -3,18 +3,26 @@
 //! this crate: the one in `tests/fuzz` takes this file as it is and has one target a function, and a
 //! test replays their corpora on any toolchain.
 
+use std::io;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value};
 use twoclock_core::text::{ChatTemplate, Detokenizer, Tokenizer};
 use twoclock_core::types::TokenId;
+use twoclock_core::weights::repack::pack_rows;
 use twoclock_core::weights::text_assets::gguf_vocabulary;
+use twoclock_core::weights::{ByteSource, Checkpoint, ModelFiles, Quantization};
 
 /// A target: its name, which is its corpus folder's too, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 10] = [
+    ("gguf", gguf),
+    ("gguf_split", gguf_split),
+    ("safetensors", safetensors),
+    ("safetensors_index", safetensors_index),
+    ("config", config),
     ("tokenizer_json", tokenizer_json),
     ("gguf_tokenizer", gguf_tokenizer),
     ("template", template),
@@ -30,6 +38,106 @@ fn use_it(tokenizer: &Tokenizer) {
             let _ = tokenizer.decode(&ids, true);
         }
     }
+}
+
+/// A model's files, in memory.
+struct Files(Vec<(&'static str, Vec<u8>)>);
+
+impl ModelFiles for Files {
+    fn name(&self) -> &str {
+        "fuzz"
+    }
+
+    fn open(&self, file: &str) -> io::Result<Option<Arc<dyn ByteSource>>> {
+        let found = self.0.iter().find(|(name, _)| *name == file);
+        Ok(found.map(|(name, bytes)| -> Arc<dyn ByteSource> {
+            Arc::new(((*name).to_owned(), bytes.clone()))
+        }))
+    }
+}
+
+/// Reads everything a checkpoint offers, as a device and a user would.
+fn load(checkpoint: &Checkpoint) {
+    for tensor in checkpoint.tensors.values() {
+        let rows = 0..tensor.rows().min(4);
+        if let Ok(raw) = tensor.load_rows(rows) {
+            let _ = pack_rows(tensor.loaded_dtype(), tensor.cols(), &raw);
+        }
+        let _ = tensor.read_f32();
+    }
+    if let Ok(tokenizer) = Tokenizer::from_assets(&checkpoint.text) {
+        use_it(&tokenizer);
+    }
+}
+
+/// The bytes are a GGUF file.
+pub fn gguf(bytes: &[u8]) {
+    let source = Arc::new(("fuzz.gguf".to_owned(), bytes.to_vec()));
+    if let Ok(mut checkpoint) = Checkpoint::from_gguf(source) {
+        load(&checkpoint);
+        if checkpoint.quantize(Quantization::Q4_0).is_ok() {
+            load(&checkpoint);
+        }
+    }
+}
+
+/// The first two bytes say how long the first part of a GGUF file in two parts is.
+pub fn gguf_split(bytes: &[u8]) {
+    const NAMES: [&str; 2] = ["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"];
+    let Some(([low, high], parts)) = bytes.split_first_chunk() else {
+        return;
+    };
+    let at = usize::from(u16::from_le_bytes([*low, *high])).min(parts.len());
+    let (first, second) = parts.split_at(at);
+    let files = Files(vec![
+        (NAMES[0], first.to_vec()),
+        (NAMES[1], second.to_vec()),
+    ]);
+    for name in NAMES {
+        if let Ok(checkpoint) = Checkpoint::from_gguf_parts(&files, name) {
+            load(&checkpoint);
+        }
+    }
+}
+
+const CONFIG: &[u8] = include_bytes!("../fuzz/corpus/config/tiny.json");
+const TENSORS: &[u8] = include_bytes!("../fuzz/corpus/safetensors/tiny");
+
+fn hf(files: Vec<(&'static str, Vec<u8>)>) {
+    if let Ok(checkpoint) = Checkpoint::from_hf(&Files(files)) {
+        load(&checkpoint);
+    }
+}
+
+/// The bytes are a `model.safetensors`.
+pub fn safetensors(bytes: &[u8]) {
+    hf(vec![
+        ("config.json", CONFIG.to_vec()),
+        ("model.safetensors", bytes.to_vec()),
+    ]);
+}
+
+/// The bytes are a `model.safetensors.index.json`.
+pub fn safetensors_index(bytes: &[u8]) {
+    hf(vec![
+        ("config.json", CONFIG.to_vec()),
+        ("model.safetensors.index.json", bytes.to_vec()),
+        ("tiny.safetensors", TENSORS.to_vec()),
+    ]);
+}
+
+/// The bytes are a `config.json` and, after a NUL, a `generation_config.json`.
+pub fn config(bytes: &[u8]) {
+    let mut parts = bytes.splitn(2, |&byte| byte == 0);
+    let config = parts.next().unwrap_or_default().to_vec();
+    let mut files = vec![
+        ("config.json", config),
+        ("model.safetensors", TENSORS.to_vec()),
+    ];
+    if let Some(generation) = parts.next() {
+        files.push(("generation_config.json", generation.to_vec()));
+    }
+    hf(files);
 }
 
 /// The bytes are a `tokenizer.json`.
