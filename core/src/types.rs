@@ -35,6 +35,9 @@ pub struct SamplingParams {
     pub logprobs: Option<usize>,
     /// Report the log-probability of every prompt token after the first, given those before it.
     pub prompt_logprobs: bool,
+    /// Answers to draw; each has a seed of its own, derived from `seed`, and the first has `seed`
+    /// itself. The prompt is computed once.
+    pub n: usize,
     /// Requests share cached beginnings only with those of the same salt, so that nobody learns
     /// from the time an answer takes what others have asked.
     pub cache_salt: Option<String>,
@@ -50,6 +53,7 @@ impl Default for SamplingParams {
             ignore_eos: false,
             logprobs: None,
             prompt_logprobs: false,
+            n: 1,
             cache_salt: None,
         }
     }

@@ -25,12 +25,12 @@ pub fn answer<R: ExecuteModel, C: Clock>(
     let arrival = RequestMetrics::new(engine.core().clock().now());
     let id = engine.add_request(Prompt::TokenIds(ids.clone()), params)?;
     let mut answer = TextCompletion {
-        completion: Completion::new(id, ids, arrival),
+        completion: Completion::new(id, 0, ids, arrival),
         text: String::new(),
     };
     while answer.completion.finish_reason.is_none() {
         let outputs = if interrupted() {
-            engine.abort(id).into_iter().collect()
+            engine.abort(id)
         } else {
             match block_on(engine.step()) {
                 Ok(outputs) => outputs,

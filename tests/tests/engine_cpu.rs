@@ -323,6 +323,57 @@ fn shared_beginnings_change_nothing_and_are_not_computed_again() {
     }
 }
 
+/// Several answers to one prompt are those of as many requests with their seeds: the pages of the
+/// prompt are shared, the last one is copied when somebody goes on in it.
+#[test]
+fn answers_of_one_prompt_are_those_of_requests_alone() {
+    for (model, len, block_size) in [
+        (Model::Full, 301, 32),
+        (Model::Mixed, 300, 16),
+        (Model::Sliding, 83, 32),
+    ] {
+        let run = |n: usize, seed: u64, copy: CpuKernel| {
+            let config = limits(Serving {
+                block_size,
+                chunk: 100,
+                ..PLAIN
+            });
+            let vocab = model.checkpoint().config.vocab_size;
+            let executor = CpuExecutor::default().with_kernel("kv_copy", copy);
+            let (executor, logits) = LogitsBits::new(executor, vocab);
+            let mut engine = engine(executor, model, config, RunnerOptions::default());
+            let params = SamplingParams {
+                max_tokens: 20,
+                ignore_eos: true,
+                temperature: 1.0,
+                logprobs: Some(0),
+                seed,
+                n,
+                ..SamplingParams::default()
+            };
+            let answers = pollster::block_on(engine.generate(vec![(prompt(len), params)]));
+            let answers = answers.expect("a device").into_iter();
+            let ids = answers.map(|answer| answer.expect("an answer").token_ids);
+            let ids: Vec<_> = ids.collect();
+            let mut rows = logits.take();
+            rows.sort_unstable();
+            (ids, rows)
+        };
+        let kernel = reference("kv_copy");
+        let mut alone = (Vec::new(), Vec::new());
+        for seed in 5..8 {
+            let (ids, rows) = run(1, seed, kernel);
+            alone.0.extend(ids);
+            alone.1.extend(rows);
+        }
+        alone.1.sort_unstable();
+        assert_ne!(alone.0[0], alone.0[1], "seeds differ");
+        assert!(run(3, 5, kernel) == alone, "{model:?}");
+        // Without the copies nothing is right.
+        assert!(run(3, 5, |_, _, _, _| ()) != alone, "{model:?}");
+    }
+}
+
 /// Generates token after token where the pages hold a window and no more.
 #[test]
 fn a_long_answer_takes_no_more_pages_than_its_window() {

@@ -229,6 +229,48 @@ fn shared_pages_give_the_same_bits() {
 }
 
 #[test]
+fn answers_of_one_prompt_are_those_of_requests_alone() {
+    let checkpoint = tiny().windowed(11, &[true, false, true]);
+    let run = |n: usize, seed: u64| {
+        let config = SchedulerConfig {
+            max_model_len: 128,
+            max_num_batched_tokens: 64,
+            block_size: 16,
+            num_blocks: 1 + 256 / 16,
+            ..SchedulerConfig::default()
+        };
+        let (executor, logits) = LogitsBits::new(device(), checkpoint.config.vocab_size);
+        let options = RunnerOptions::default();
+        let runner =
+            ModelRunner::load(executor, &checkpoint, &config, options, |_| ()).expect("loads");
+        let clock = ManualClock::default();
+        let mut engine =
+            EngineCore::new(runner, clock, &checkpoint.config, config).expect("an engine");
+        let params = SamplingParams {
+            max_tokens: 9,
+            ignore_eos: true,
+            temperature: 1.0,
+            logprobs: Some(0),
+            n,
+            seed,
+            ..SamplingParams::default()
+        };
+        let answers = pollster::block_on(engine.generate(vec![((1..=43).collect(), params)]));
+        for (index, answer) in answers.expect("a device").into_iter().enumerate() {
+            let cached = answer.expect("an answer").num_cached_tokens;
+            assert_eq!(cached, if index == 0 { 0 } else { 42 });
+        }
+        let mut rows = logits.take();
+        rows.sort_unstable();
+        rows
+    };
+    let mut alone = [run(1, 3), run(1, 4)].concat();
+    alone.sort_unstable();
+    assert_eq!(alone.len(), 18);
+    assert!(run(2, 3) == alone);
+}
+
+#[test]
 fn a_lost_device_is_an_error_with_a_name() {
     let checkpoint = tiny().checkpoint();
     let config = SchedulerConfig {

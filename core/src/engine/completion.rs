@@ -10,6 +10,8 @@ use crate::types::{FinishReason, RequestId, TokenId, TokenLogprobs};
 pub struct Completion {
     /// Whose.
     pub request_id: RequestId,
+    /// Which of its `n` answers.
+    pub index: usize,
     /// What was asked.
     pub prompt_token_ids: Vec<TokenId>,
     /// The answer, a stop id excluded.
@@ -30,11 +32,13 @@ impl Completion {
     /// An answer not yet begun.
     pub fn new(
         request_id: RequestId,
+        index: usize,
         prompt_token_ids: Vec<TokenId>,
         metrics: RequestMetrics,
     ) -> Self {
         Self {
             request_id,
+            index,
             prompt_token_ids,
             token_ids: Vec::new(),
             logprobs: Vec::new(),
@@ -51,8 +55,9 @@ impl Completion {
     /// The request's own failure.
     pub fn take(&mut self, output: EngineOutput) -> Result<(), RequestError> {
         debug_assert_eq!(
-            output.request_id, self.request_id,
-            "another request's output"
+            (output.request_id, output.index),
+            (self.request_id, self.index),
+            "another answer's output"
         );
         self.token_ids.extend(output.token_ids);
         self.logprobs.extend(output.logprobs);

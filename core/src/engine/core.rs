@@ -11,17 +11,22 @@ use crate::sched::{
     ConfigError, KvGroupSpec, Request, RequestError, RequestUpdate, Scheduler, SchedulerConfig,
 };
 use crate::types::{FinishReason, RequestId, SamplingParams, TokenId, TokenLogprobs};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Lowest temperature above 0. Under it `logit / temperature` may leave f32, and tokens of equal
 /// infinities are no draw; far above it already the likeliest token is as good as certain.
 const MIN_TEMPERATURE: f32 = 1e-30;
+
+/// Most answers to one request, as OpenAI's protocol has it.
+const MAX_ANSWERS: usize = 128;
 
 /// What a step brought one request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EngineOutput {
     /// Which.
     pub request_id: RequestId,
+    /// Which of its `n` answers.
+    pub index: usize,
     /// Tokens it gained, a stop id excluded.
     pub token_ids: Vec<TokenId>,
     /// One for each of `token_ids`, where asked for.
@@ -30,7 +35,7 @@ pub struct EngineOutput {
     pub prompt_logprobs: Vec<TokenLogprobs>,
     /// Prompt tokens it did not have to compute, because an earlier request had.
     pub num_cached_tokens: usize,
-    /// The request is over: ended, or failed by itself.
+    /// This answer is over: ended, or failed by itself.
     pub finished: Option<Result<FinishReason, RequestError>>,
     /// Its times so far.
     pub metrics: RequestMetrics,
@@ -45,6 +50,8 @@ pub struct EngineCore<R, C> {
     vocab_size: usize,
     eos_token_ids: Vec<TokenId>,
     metrics: BTreeMap<RequestId, RequestMetrics>,
+    /// Of the scheduler's requests those that are further answers of another: of which, and which.
+    further_answers: BTreeMap<RequestId, (RequestId, usize)>,
     /// What steps inside [`EngineCore::generate`] brought other requests.
     undelivered: Vec<EngineOutput>,
     next_id: u64,
@@ -71,6 +78,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             vocab_size: model.vocab_size,
             eos_token_ids: model.eos_token_ids.clone(),
             metrics: BTreeMap::new(),
+            further_answers: BTreeMap::new(),
             undelivered: Vec::new(),
             next_id: 0,
         })
@@ -84,7 +92,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         self.eos_token_ids.dedup();
     }
 
-    /// Queues a request.
+    /// Queues a request. Its `n` answers come out under its id, told apart by their index.
     ///
     /// # Errors
     /// [`RequestError`] for ids the model does not have, parameters without meaning, and requests
@@ -97,17 +105,40 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         self.check_ids("the prompt", &prompt_token_ids)?;
         self.check_ids("stop_token_ids", &params.stop_token_ids)?;
         check_params(&params, self.vocab_size)?;
-        let id = RequestId(self.next_id);
-        let request = Request::new(id, prompt_token_ids, params, &self.eos_token_ids);
-        self.scheduler.add_request(request)?;
-        self.next_id += 1;
+        let first = RequestId(self.next_id);
         let arrival = self.clock.now();
-        self.metrics.insert(id, RequestMetrics::new(arrival));
-        Ok(id)
+        for index in 0..params.n {
+            let id = RequestId(self.next_id);
+            let own = SamplingParams {
+                seed: params.seed.wrapping_add(index as u64),
+                // Of the prompt they all say the same.
+                prompt_logprobs: params.prompt_logprobs && index == 0,
+                ..params.clone()
+            };
+            let request = Request::new(id, prompt_token_ids.clone(), own, &self.eos_token_ids);
+            // What is said against one is said against the first.
+            self.scheduler.add_request(request.with_prompt_of(first))?;
+            self.next_id += 1;
+            self.metrics.insert(id, RequestMetrics::new(arrival));
+            if index > 0 {
+                self.further_answers.insert(id, (first, index));
+            }
+        }
+        Ok(first)
     }
 
-    /// Ends a request at once; `None` if it is over already or never was.
-    pub fn abort(&mut self, id: RequestId) -> Option<EngineOutput> {
+    /// Ends a request at once: says so of each of its answers that is not over already.
+    pub fn abort(&mut self, id: RequestId) -> Vec<EngineOutput> {
+        let further = self.further_answers.iter();
+        let further = further.filter(|(_, (first, _))| *first == id);
+        let answers: Vec<_> = std::iter::once(id)
+            .chain(further.map(|(id, _)| *id))
+            .collect();
+        let outputs = answers.into_iter().filter_map(|id| self.abort_one(id));
+        outputs.collect()
+    }
+
+    fn abort_one(&mut self, id: RequestId) -> Option<EngineOutput> {
         let request = self.scheduler.abort(id)?;
         let update = RequestUpdate {
             request_id: id,
@@ -145,8 +176,8 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         Ok(outputs)
     }
 
-    /// Adds requests and steps until all of them are answered, in their order. One that is refused
-    /// or fails costs the others nothing; what is brought meanwhile to requests added before comes
+    /// Adds requests and steps until all of them are answered, in their order, `n` answers each
+    /// (one where `n` itself is refused). One that is refused or fails costs the others nothing; what is brought meanwhile to requests added before comes
     /// out of the next [`step`](Self::step).
     ///
     /// # Errors
@@ -155,16 +186,20 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         &mut self,
         requests: Vec<(Vec<TokenId>, SamplingParams)>,
     ) -> Result<Vec<Result<Completion, RequestError>>> {
-        let mut answers: Vec<_> = requests
-            .into_iter()
-            .map(|(prompt, params)| {
-                let id = self.add_request(prompt.clone(), params)?;
-                Ok(Completion::new(id, prompt, self.metrics[&id]))
-            })
-            .collect();
+        let mut answers: Vec<Result<Completion, RequestError>> = Vec::new();
+        for (prompt, params) in requests {
+            let n = num_answers(&params);
+            let id = self.add_request(prompt.clone(), params);
+            answers.extend((0..n).map(|index| {
+                let id = id.clone()?;
+                let metrics = self.metrics[&id];
+                Ok(Completion::new(id, index, prompt.clone(), metrics))
+            }));
+        }
         let mut others = std::mem::take(&mut self.undelivered);
-        let ours: Vec<_> = answers.iter().flatten().map(|c| c.request_id).collect();
-        while ours.iter().any(|id| self.scheduler.request(*id).is_some()) {
+        let ours: BTreeSet<_> = answers.iter().flatten().map(|c| c.request_id).collect();
+        let mut left = answers.iter().flatten().count();
+        while left > 0 {
             let outputs = match self.step().await {
                 Ok(outputs) => outputs,
                 Err(error) => {
@@ -176,9 +211,9 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
                 }
             };
             for output in outputs {
-                let id = output.request_id;
-                let is_its =
-                    |a: &&mut Result<Completion, _>| matches!(a, Ok(c) if c.request_id == id);
+                let its = (output.request_id, output.index);
+                let is_its = |a: &&mut Result<Completion, _>| matches!(a, Ok(c) if (c.request_id, c.index) == its);
+                left -= usize::from(ours.contains(&its.0) && output.finished.is_some());
                 match answers.iter_mut().find(is_its) {
                     Some(answer) => {
                         if let Ok(completion) = answer
@@ -237,11 +272,14 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             metrics.record_token(now);
         }
         let metrics = *metrics;
+        let (request_id, index) = *self.further_answers.get(&id).unwrap_or(&(id, 0));
         if update.finished.is_some() {
             self.metrics.remove(&id);
+            self.further_answers.remove(&id);
         }
         EngineOutput {
-            request_id: id,
+            request_id,
+            index,
             token_ids: update.token_id.into_iter().collect(),
             logprobs: update.logprobs.into_iter().collect(),
             prompt_logprobs: update.prompt_logprobs,
@@ -258,7 +296,22 @@ impl EngineOutput {
     }
 }
 
+/// Answers that [`EngineCore::generate`] gives to a request, refused or not.
+pub(super) fn num_answers(params: &SamplingParams) -> usize {
+    match params.n {
+        n if n <= MAX_ANSWERS => n.max(1),
+        _ => 1,
+    }
+}
+
 fn check_params(params: &SamplingParams, vocab_size: usize) -> Result<(), RequestError> {
+    if !(1..=MAX_ANSWERS).contains(&params.n) {
+        return Err(RequestError::InvalidParameter {
+            name: "n",
+            value: params.n.to_string(),
+            must: "1 to 128",
+        });
+    }
     let temperature = params.temperature;
     if temperature != 0.0 && !(MIN_TEMPERATURE..f32::INFINITY).contains(&temperature) {
         return Err(RequestError::InvalidParameter {

@@ -27,6 +27,7 @@ struct PagedHash {
     clock: Rc<ManualClock>,
     fail_next: bool,
     num_preemptions: usize,
+    num_computed: usize,
 }
 
 impl PagedHash {
@@ -66,6 +67,10 @@ impl ExecuteModel for PagedHash {
     async fn execute_model(&mut self, step: &SchedulerOutput) -> Result<ModelRunnerOutput> {
         self.clock.advance(Duration::from_millis(10));
         self.num_preemptions += step.preempted_ids.len();
+        for copy in &step.block_copies {
+            self.pages[copy.dst as usize] = self.pages[copy.src as usize].clone();
+        }
+        self.num_computed += step.total_num_scheduled_tokens();
         let sequences = step.scheduled.iter().map(|share| self.run(share)).collect();
         if std::mem::take(&mut self.fail_next) {
             return Err(Error::DoesNotFit("the device is gone".into()));
@@ -131,6 +136,7 @@ fn engine_ending_at(eos: TokenId, config: SchedulerConfig) -> Engine {
         clock: clock.clone(),
         fail_next: false,
         num_preemptions: 0,
+        num_computed: 0,
     };
     let model = ModelConfig {
         eos_token_ids: vec![eos],
@@ -278,6 +284,87 @@ fn the_same_answers_when_beginnings_are_shared() {
     }
 }
 
+/// `n` answers are those of as many requests with their seeds, of one prompt computed once.
+#[test]
+fn answers_of_one_prompt_share_it() {
+    for (enable_prefix_caching, num_blocks, chunk) in [
+        (false, 400, 64),
+        (true, 400, 512),
+        (false, 60, 64),
+        (true, 60, 13),
+    ] {
+        let config = SchedulerConfig {
+            num_blocks,
+            enable_prefix_caching,
+            max_prefill_chunk: Some(chunk),
+            ..config()
+        };
+        let (ids, params) = prompt(7);
+        let seeded = |seed| {
+            let params = SamplingParams {
+                seed,
+                prompt_logprobs: false,
+                ..params.clone()
+            };
+            let mut alone = engine(config.clone());
+            let answers = block_on(alone.generate(vec![(ids.clone(), params)]));
+            answers.unwrap().remove(0).unwrap().token_ids
+        };
+        let mut engine = engine(config.clone());
+        let before = engine.add_request(prompt(4).0, prompt(4).1).unwrap();
+        let several = SamplingParams {
+            n: 3,
+            prompt_logprobs: true,
+            ..params.clone()
+        };
+        let empty = SamplingParams {
+            n: 2,
+            ..SamplingParams::default()
+        };
+        let requests = vec![(vec![], empty), (ids.clone(), several), prompt(0)];
+        let answers = block_on(engine.generate(requests)).unwrap();
+        assert_eq!(answers.len(), 2 + 3 + 1);
+        assert_eq!(answers[..2], [const { Err(RequestError::EmptyPrompt) }; 2]);
+        for (index, answer) in answers[2..5].iter().enumerate() {
+            let answer = answer.as_ref().unwrap();
+            assert_eq!(answer.index, index);
+            assert_eq!(answer.request_id, RequestId(before.0 + 1));
+            assert_eq!(answer.token_ids, seeded(7 + index as u64), "answer {index}");
+            let scored = if index == 0 { 699 } else { 0 };
+            assert_eq!(answer.prompt_logprobs.len(), scored);
+        }
+        assert_eq!(answers[5].as_ref().unwrap().token_ids.len(), 60);
+        if num_blocks == 400 {
+            for answer in &answers[3..5] {
+                assert_eq!(answer.as_ref().unwrap().num_cached_tokens, 699);
+            }
+            let mut left = BTreeMap::new();
+            drive(&mut engine, &mut left);
+            // Each answer's 60 tokens are drawn by 60 computed ones, one of them of the prompt.
+            let computed = engine.runner().num_computed;
+            assert_eq!(computed, 699 + 3 * 60 + (17 + 59) + (1 + 59));
+        }
+    }
+}
+
+#[test]
+fn all_answers_of_a_request_are_aborted_together() {
+    let mut engine = engine(config());
+    let (ids, params) = prompt(5);
+    let id = engine
+        .add_request(ids, SamplingParams { n: 3, ..params })
+        .unwrap();
+    for _ in 0..4 {
+        block_on(engine.step()).unwrap();
+    }
+    let ends = engine.abort(id);
+    let tokens = ends.iter().map(|e| (e.index, e.metrics.num_output_tokens));
+    assert_eq!(tokens.collect::<Vec<_>>(), [(0, 4), (1, 3), (2, 3)]);
+    assert!(!engine.has_unfinished_requests());
+    engine.scheduler().check_integrity().unwrap();
+    assert_eq!(engine.scheduler().kv_cache().num_free_blocks(), 399);
+}
+
 #[test]
 fn a_failed_step_is_computed_again() {
     let alone = served_alone();
@@ -349,10 +436,10 @@ fn aborting_one_leaves_the_others_alone() {
                 .take(output);
         }
     }
-    let end = engine.abort(ids[1]).unwrap();
+    let end = engine.abort(ids[1]).remove(0);
     assert_eq!(end.finished, Some(Ok(FinishReason::Abort)));
     assert_eq!(end.metrics.num_output_tokens, 5);
-    assert_eq!(engine.abort(ids[1]), None);
+    assert_eq!(engine.abort(ids[1]), []);
     drive(&mut engine, &mut answers);
     assert_eq!(answers[&ids[0]], alone[0]);
     assert_eq!(answers[&ids[1]].token_ids, alone[1].token_ids[..5]);
@@ -428,6 +515,10 @@ fn bad_requests_are_refused_by_name() {
         ..ok.clone()
     };
     assert!(refuse(vec![5], params).contains("stop_token_ids"));
+    for n in [0, 129] {
+        let params = SamplingParams { n, ..ok.clone() };
+        assert!(refuse(vec![5], params).starts_with("n is"));
+    }
     let params = SamplingParams {
         logprobs: Some(998),
         ..ok
@@ -445,6 +536,7 @@ fn a_context_beyond_the_model_is_refused() {
         clock: clock.clone(),
         fail_next: false,
         num_preemptions: 0,
+        num_computed: 0,
     };
     let config = SchedulerConfig {
         max_model_len: 1025,

@@ -2,7 +2,7 @@
 //! no protocol.
 
 use super::completion::Completion;
-use super::core::EngineCore;
+use super::core::{EngineCore, num_answers};
 use super::output_processor::{OutputProcessor, RequestOutput};
 use crate::clock::Clock;
 use crate::error::Result;
@@ -83,10 +83,11 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
         Ok(self.core.add_request(ids, params)?)
     }
 
-    /// Ends a request at once; `None` if it is over already or never was.
-    pub fn abort(&mut self, id: RequestId) -> Option<RequestOutput> {
-        let output = self.core.abort(id)?;
-        Some(self.processor.process(&self.tokenizer, output))
+    /// Ends a request at once, as [`EngineCore::abort`].
+    pub fn abort(&mut self, id: RequestId) -> Vec<RequestOutput> {
+        let outputs = self.core.abort(id).into_iter();
+        let text = |output| self.processor.process(&self.tokenizer, output);
+        outputs.map(text).collect()
     }
 
     /// Whether a step has anything to compute or to say.
@@ -104,7 +105,8 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
         Ok(outputs.map(text).collect())
     }
 
-    /// Steps until all these prompts are answered, in their order, as [`EngineCore::generate`].
+    /// Steps until all these prompts are answered, in their order, as [`EngineCore::generate`]; one
+    /// that is no tokens has one answer, its error.
     ///
     /// # Errors
     /// The device's, as a whole; a prompt's own in its place.
@@ -113,26 +115,30 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
         prompts: Vec<(Prompt, SamplingParams)>,
     ) -> Result<Vec<Result<TextCompletion>>> {
         let mut requests = Vec::new();
-        let mut refused = Vec::new();
+        // Of each prompt why it is refused, or how many answers it has.
+        let mut expected = Vec::new();
         for (prompt, params) in prompts {
             match prompt.into_token_ids(&self.tokenizer) {
                 Ok(ids) => {
+                    expected.push(Ok(num_answers(&params)));
                     requests.push((ids, params));
-                    refused.push(None);
                 }
-                Err(error) => refused.push(Some(error)),
+                Err(error) => expected.push(Err(error)),
             }
         }
         let mut answers = self.core.generate(requests).await?.into_iter();
-        let answer = |refused: Option<TextError>| match refused {
-            Some(error) => Err(error.into()),
-            None => {
-                let completion = answers.next().expect("one answer a request")?;
-                let text = self.text_of(&completion);
-                Ok(TextCompletion { completion, text })
+        let mut texts = Vec::new();
+        for expected in expected {
+            match expected {
+                Err(error) => texts.push(Err(error.into())),
+                Ok(n) => texts.extend(answers.by_ref().take(n).map(|completion| {
+                    let completion = completion?;
+                    let text = self.text_of(&completion);
+                    Ok(TextCompletion { completion, text })
+                })),
             }
-        };
-        Ok(refused.into_iter().map(answer).collect())
+        }
+        Ok(texts)
     }
 
     fn text_of(&self, completion: &Completion) -> String {

@@ -18,7 +18,8 @@ pub struct RequestOutput {
 /// The unfinished text of every request.
 #[derive(Debug, Default)]
 pub struct OutputProcessor {
-    streams: BTreeMap<RequestId, Detokenizer>,
+    /// By request and answer.
+    streams: BTreeMap<(RequestId, usize), Detokenizer>,
 }
 
 impl OutputProcessor {
@@ -31,12 +32,15 @@ impl OutputProcessor {
     pub fn process(&mut self, tokenizer: &Tokenizer, output: EngineOutput) -> RequestOutput {
         // An answer goes on from its prompt, so a space at its beginning is meant.
         let new = || Detokenizer::continuing(true);
-        let stream = self.streams.entry(output.request_id).or_insert_with(new);
+        let stream = self
+            .streams
+            .entry((output.request_id, output.index))
+            .or_insert_with(new);
         let ids = output.token_ids.iter();
         let mut text: String = ids.map(|&id| stream.push(tokenizer, id)).collect();
         if output.finished.is_some() {
             text.push_str(&stream.finish());
-            self.streams.remove(&output.request_id);
+            self.streams.remove(&(output.request_id, output.index));
         }
         RequestOutput { output, text }
     }

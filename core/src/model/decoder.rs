@@ -4,13 +4,13 @@
 
 use super::feed_forward::FeedForward;
 use super::linear::{Linear, LinearIo};
-use super::{DECODES, LayerPages, Pages, TILES, TOKENS, Workspace, embedding, head, parts};
+use super::{DECODES, LayerPages, Pages, TILES, TOKENS, Workspace, copies, embedding, head, parts};
 use crate::config::{ModelConfig, RopePairing};
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::kernels::act::ActLayout;
 use twoclock_shaders::kernels::{
-    add_bias, attention_decode, attention_merge, attention_prefill, head_norm, kv_write, residual,
-    residual_norm, rms_norm, rope,
+    add_bias, attention_decode, attention_merge, attention_prefill, head_norm, kv_copy, kv_write,
+    residual, residual_norm, rms_norm, rope,
 };
 use twoclock_shaders::program::{Command, Program, Slice};
 
@@ -81,6 +81,18 @@ impl Decoder {
             room,
         };
         let mut commands = embedding::commands(&self.embedding, self.config.embedding_scale, ws);
+        commands.extend(pages.layers.iter().map(|kv| {
+            let params = kv_copy::KvCopyParams {
+                page16: (Pages::page_bytes(&self.config, pages.block_size as usize) / 16) as u32,
+                group: kv.group as u32,
+            };
+            let buffers = kv_copy::Buffers {
+                step: ws.step,
+                kcache: kv.keys,
+                vcache: kv.values,
+            };
+            kv_copy::dispatch(params, copies(kv.group), buffers).into()
+        }));
         for (layer, kv) in self.layers.iter().zip(&pages.layers) {
             self.attention(&body, layer, kv, pages.block_size, &mut commands);
             self.feed_forward(&body, layer, &mut commands);

@@ -27,9 +27,13 @@ pub const TILES: CountId = CountId(2);
 pub const DECODES: CountId = CountId(3);
 /// The most parts that one of the decode queries sees in the layers of a KV group.
 pub const fn parts(group: usize) -> CountId {
-    CountId(4 + group)
+    CountId(4 + 2 * group)
+}
+/// Pages copied before the step writes, in each of the layers of a KV group.
+pub const fn copies(group: usize) -> CountId {
+    CountId(5 + 2 * group)
 }
 /// How many counts a step has for a model of so many KV groups.
 pub const fn num_counts(groups: usize) -> usize {
-    4 + groups
+    4 + 2 * groups
 }

@@ -3,11 +3,11 @@
 //! [`twoclock_shaders::kernels::step`], no model and no device.
 
 use crate::model::workspace::kernel_window;
-use crate::model::{DECODES, TILES, TOKENS, num_counts, parts};
-use crate::sched::{KvGroupSpec, ScheduledSequence, SchedulerConfig, SchedulerOutput};
+use crate::model::{self, DECODES, TILES, TOKENS, num_counts, parts};
+use crate::sched::{BlockCopy, KvGroupSpec, ScheduledSequence, SchedulerConfig, SchedulerOutput};
 use twoclock_shaders::kernels::attention_decode::parts_of;
 use twoclock_shaders::kernels::step::{
-    self, HEADER, ITEM_WORDS, SAMPLE_WORDS, SEQ_WORDS, TILE_QUERIES,
+    self, COPY_WORDS, HEADER, ITEM_WORDS, SAMPLE_WORDS, SEQ_WORDS, TILE_QUERIES,
 };
 
 /// One row of logits the step computes.
@@ -64,7 +64,7 @@ impl InputBatch {
         for (sequence, scheduled) in output.scheduled.iter().enumerate() {
             arrays.push(sequence, scheduled, block_size, split);
         }
-        arrays.finish(output.scheduled.len())
+        arrays.finish(output.scheduled.len(), &output.block_copies)
     }
 
     /// Most words a step under these limits takes for a model of so many groups.
@@ -73,8 +73,9 @@ impl InputBatch {
         let seqs = config.max_num_seqs.min(tokens);
         // ids, positions, rows and slots; a prefill tile or decode query a token at most.
         let per_token = 3 + groups + ITEM_WORDS + SAMPLE_WORDS;
-        let tables = groups * config.blocks_for(config.max_model_len);
-        HEADER + tokens * per_token + seqs * (SEQ_WORDS + tables)
+        // A sequence goes on in one page a group, which may have to be copied.
+        let tables = groups * (config.blocks_for(config.max_model_len) + COPY_WORDS);
+        HEADER + groups + tokens * per_token + seqs * (SEQ_WORDS + tables)
     }
 }
 
@@ -190,13 +191,17 @@ impl Arrays {
         ]);
     }
 
-    fn finish(mut self, num_seqs: usize) -> InputBatch {
+    fn finish(mut self, num_seqs: usize, copies: &[BlockCopy]) -> InputBatch {
         let mut counts = vec![0; num_counts(self.groups.len())];
         counts[TOKENS.0] = self.ids.len() as u32;
         counts[TILES.0] = (self.tiles.len() / ITEM_WORDS) as u32;
         counts[DECODES.0] = (self.decodes.len() / ITEM_WORDS) as u32;
         for (number, group) in self.groups.iter().enumerate() {
             counts[parts(number).0] = group.parts;
+        }
+        let of_group = |group: usize| copies.iter().filter(move |copy| copy.group == group);
+        for number in 0..self.groups.len() {
+            counts[model::copies(number).0] = of_group(number).count() as u32;
         }
         let groups = self.groups.iter();
         let slots: Vec<u32> = groups.flat_map(|group| &group.slots).copied().collect();
@@ -213,7 +218,9 @@ impl Arrays {
             + self.tiles.len()
             + self.decodes.len()
             + self.row_tokens.len()
-            + self.samples.len();
+            + self.samples.len()
+            + self.groups.len()
+            + copies.len() * COPY_WORDS;
         for record in self.seqs.chunks_exact_mut(SEQ_WORDS) {
             record[3] += tables_at as u32;
         }
@@ -229,6 +236,15 @@ impl Arrays {
         ] {
             words[header] = words.len() as u32;
             words.extend_from_slice(array);
+        }
+        words[step::COPIES] = words.len() as u32;
+        let mut first = words.len() + self.groups.len();
+        for number in 0..self.groups.len() {
+            words.push(first as u32);
+            first += of_group(number).count() * COPY_WORDS;
+        }
+        for number in 0..self.groups.len() {
+            words.extend(of_group(number).flat_map(|copy| [copy.src, copy.dst]));
         }
         debug_assert_eq!(words.len(), tables_at);
         words.extend_from_slice(&self.tables);
@@ -272,6 +288,9 @@ mod tests {
                 sequence(0, 300, &[7], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
                 sequence(1, 30, &[11; 12], &[20, 21]),
             ],
+            block_copies: [(1, 5, 120), (0, 6, 20), (1, 7, 130)]
+                .map(|(group, src, dst)| BlockCopy { group, src, dst })
+                .to_vec(),
             ..SchedulerOutput::default()
         };
         let groups = [None, Some(45)].map(|window| KvGroupSpec {
@@ -283,10 +302,14 @@ mod tests {
             InputBatch::new(&output, &groups, 32, split)
         };
         let counts = batch(0).counts;
-        assert_eq!(counts, [13, 0, 3, 0, 0, 0], "no scratch, so all are tiles");
+        assert_eq!(
+            counts,
+            [13, 0, 3, 0, 0, 1, 0, 2],
+            "no scratch, so all are tiles"
+        );
         let batch = batch(1);
         // The query at 300 sees two parts; of the window's keys, 256 to 300, the second.
-        assert_eq!(batch.counts, [13, 0, 2, 1, 2, 1]);
+        assert_eq!(batch.counts, [13, 0, 2, 1, 2, 1, 1, 2]);
         assert_eq!(batch.words[step::NUM_TOKENS], 13);
         let array = |header: usize, n: usize| &batch.words[batch.words[header] as usize..][..n];
         assert_eq!(array(step::IDS, 2), [7, 11]);
@@ -298,6 +321,11 @@ mod tests {
         assert_eq!(array(step::DECODES, 2), [0, 0]);
         assert_eq!(array(step::ROWS, 2), [0, 12]);
         assert_eq!(array(step::SAMPLES, 4), [0.5f32.to_bits(), 2, 1, 301]);
+        let at = batch.words[step::COPIES];
+        assert_eq!(
+            array(step::COPIES, 8),
+            [at + 2, at + 4, 6, 20, 5, 120, 7, 130]
+        );
         let second = &array(step::SEQS, 2 * SEQ_WORDS)[SEQ_WORDS..];
         assert_eq!(second[..3], [1, 12, 42]);
         assert_eq!(second[4], 2);

@@ -81,6 +81,16 @@ impl FakeModel {
             });
             so_far.collect()
         };
+        for copy in &step.block_copies {
+            for offset in 0..config.block_size {
+                let from = self.pages.get(&(copy.group, copy.src, offset)).copied();
+                let to = (copy.group, copy.dst, offset);
+                match from {
+                    Some(hash) => self.pages.insert(to, hash),
+                    None => self.pages.remove(&to),
+                };
+            }
+        }
         // All that a step computes is written before anything is read.
         let mut written = BTreeSet::new();
         for share in &step.scheduled {
@@ -123,7 +133,9 @@ impl FakeModel {
             };
             SequenceOutput {
                 request_id: share.request_id,
-                token_id: share.samples.then_some(last % VOCAB),
+                token_id: share
+                    .samples
+                    .then_some((last ^ share.sampling.seed as u32) % VOCAB),
                 logprobs: None,
                 prompt_logprobs: share.prompt_logprob_targets.iter().map(logprob).collect(),
                 error: None,

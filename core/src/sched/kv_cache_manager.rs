@@ -1,31 +1,22 @@
-//! Which blocks hold which sequence, and which beginnings are there already. Knows of sequences
-//! their ids, lengths and the names of their blocks, and blocks by number.
+//! Which blocks hold which sequence, and who writes where. Knows sequences by id and length only,
+//! and blocks by number.
 
-use super::block_hash::BlockHash;
 use super::block_pool::{BlockId, BlockPool, NULL_BLOCK};
+use super::computed_blocks::ComputedBlocks;
 use super::config::SchedulerConfig;
 use super::kv_group::KvGroupSpec;
-use super::request::Request;
+use super::output::BlockCopy;
 use crate::types::RequestId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Blocks of a request's beginning that hold the right content already.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ComputedBlocks {
-    /// One list a group.
-    pub block_tables: Vec<Vec<BlockId>>,
-    /// Tokens they cover.
-    pub num_cached_tokens: usize,
-}
-
 /// Blocks of one sequence.
 #[derive(Debug)]
-struct SequenceBlocks {
+pub(super) struct SequenceBlocks {
     /// One table a group.
-    tables: Vec<Vec<BlockId>>,
+    pub(super) tables: Vec<Vec<BlockId>>,
     /// Blocks of each table, from the first on, whose content was made known or need not be.
-    num_known: usize,
+    pub(super) num_known: usize,
 }
 
 /// Block tables of every sequence that has any.
@@ -34,16 +25,18 @@ struct SequenceBlocks {
 /// query of a coming step can see is the null block.
 #[derive(Debug)]
 pub struct KvCacheManager {
-    groups: Vec<KvGroupSpec>,
+    pub(super) groups: Vec<KvGroupSpec>,
     /// One a group.
-    pools: Vec<BlockPool>,
-    block_size: usize,
+    pub(super) pools: Vec<BlockPool>,
+    pub(super) block_size: usize,
     /// Most tokens of one sequence in a step.
     chunk: usize,
-    enable_prefix_caching: bool,
+    pub(super) enable_prefix_caching: bool,
     /// What besides tokens and salt decides the content of a block.
-    fingerprint: String,
-    sequences: BTreeMap<RequestId, SequenceBlocks>,
+    pub(super) fingerprint: String,
+    pub(super) sequences: BTreeMap<RequestId, SequenceBlocks>,
+    /// Copies that no computed step has made yet. Each holds a reference to its source.
+    copies: Vec<BlockCopy>,
 }
 
 impl KvCacheManager {
@@ -62,6 +55,7 @@ impl KvCacheManager {
             enable_prefix_caching: config.enable_prefix_caching,
             fingerprint: String::new(),
             sequences: BTreeMap::new(),
+            copies: Vec::new(),
         }
     }
 
@@ -106,67 +100,17 @@ impl KvCacheManager {
         let groups = self.groups.iter().zip(&self.pools).zip(&found.block_tables);
         groups.into_iter().all(|((group, pool), table)| {
             let needed = group.blocks_for(num_tokens, self.chunk, self.block_size);
-            // Those found that others hold take nothing from the free ones.
+            // Those found that others hold take nothing from the free ones, but for the one that
+            // will be copied.
+            let whole = &table[..found.num_cached_tokens / self.block_size];
             let held = |block: &&BlockId| **block != NULL_BLOCK && pool.ref_cnt(**block) > 0;
-            let held = table.iter().filter(held).count();
+            let held = whole.iter().filter(held).count();
             needed.min(pool.num_usable_blocks()) <= pool.num_free_blocks() + held
         })
     }
 
-    /// Names the full blocks of a request, so that they can be looked for.
-    pub(super) fn hash_blocks(&self, request: &mut Request) {
-        if self.enable_prefix_caching {
-            request.hash_blocks(self.block_size, &self.fingerprint);
-        }
-    }
-
-    /// The longest beginning of `request` found in the cache, in whole blocks: one of which every
-    /// group still has what the next token sees. Takes nothing.
-    pub fn get_computed_blocks(&self, request: &Request) -> ComputedBlocks {
-        let hashes = request.block_hashes();
-        let mut blocks = hashes.len().min(request.max_prefix_hit() / self.block_size);
-        // A group may have less than those before it, which then need not have what they found.
-        loop {
-            let groups = self.groups.iter().zip(&self.pools);
-            let common = groups.fold(blocks, |most, (group, pool)| {
-                self.longest_hit(group, pool, &hashes[..most])
-            });
-            if std::mem::replace(&mut blocks, common) == common {
-                break;
-            }
-        }
-        let table = |(group, pool): (&KvGroupSpec, &BlockPool)| {
-            let unseen = self.num_unseen(group, blocks * self.block_size);
-            let found = hashes[unseen..blocks].iter().map(|hash| {
-                let block = pool.cached(hash);
-                block.expect("what a hit needs was just found")
-            });
-            std::iter::repeat_n(NULL_BLOCK, unseen)
-                .chain(found)
-                .collect()
-        };
-        ComputedBlocks {
-            block_tables: self.groups.iter().zip(&self.pools).map(table).collect(),
-            num_cached_tokens: blocks * self.block_size,
-        }
-    }
-
-    /// Most of these blocks after which a group still has all that the next token sees.
-    fn longest_hit(&self, group: &KvGroupSpec, pool: &BlockPool, hashes: &[BlockHash]) -> usize {
-        let (mut end, mut first) = (hashes.len(), hashes.len());
-        // Blocks `first .. end` are there. A missing one ends every beginning that reaches it, as
-        // shorter ones see no later first block than longer ones.
-        while first > self.num_unseen(group, end * self.block_size) {
-            first -= 1;
-            if pool.cached(&hashes[first]).is_none() {
-                end = first;
-            }
-        }
-        end
-    }
-
     /// Blocks from the first on that no query from `position` on sees.
-    fn num_unseen(&self, group: &KvGroupSpec, position: usize) -> usize {
+    pub(super) fn num_unseen(&self, group: &KvGroupSpec, position: usize) -> usize {
         let blocks = position.div_ceil(self.block_size);
         (group.first_seen(position) / self.block_size).min(blocks)
     }
@@ -186,50 +130,50 @@ impl KvCacheManager {
         assert!(before.is_none(), "{id} holds blocks already");
     }
 
-    /// Makes the content of a request's full blocks known, as far as they are computed.
-    pub(super) fn cache_blocks(&mut self, request: &mut Request) {
-        self.hash_blocks(request);
-        let Some(sequence) = self.sequences.get_mut(&request.id()) else {
-            return;
-        };
-        let full = request.num_computed_tokens() / self.block_size;
-        let hashes = request.block_hashes();
-        let known = sequence.num_known..full.min(hashes.len());
-        for index in known.clone() {
-            for (table, pool) in sequence.tables.iter().zip(&mut self.pools) {
-                if table[index] != NULL_BLOCK {
-                    pool.cache(table[index], hashes[index]);
+    /// Tokens from its first on that the tables of a request, which goes on at `start`, could be
+    /// lengthened to hold now.
+    pub fn max_num_tokens(&self, id: RequestId, start: usize) -> usize {
+        let held = self.num_blocks(id);
+        let free = self.pools.iter().enumerate().map(|(group, pool)| {
+            let copied = self.shared_partial_block(id, group, start).is_some();
+            pool.num_free_blocks().saturating_sub(usize::from(copied))
+        });
+        (held + free.min().unwrap_or(0)) * self.block_size
+    }
+
+    /// Makes the tables of a request ready for a step that computes the positions of `range`:
+    /// lengthened by whole blocks, never one more than they need, and with a copy where the first
+    /// of them lies in a block that others hold. Gives back whether there was room; if not, nothing
+    /// changed.
+    pub fn allocate_slots(&mut self, id: RequestId, range: Range<usize>) -> bool {
+        let blocks = range.end.div_ceil(self.block_size);
+        let missing = blocks.saturating_sub(self.num_blocks(id));
+        let shared: Vec<_> = (0..self.groups.len())
+            .map(|group| self.shared_partial_block(id, group, range.start))
+            .collect();
+        let needed = shared.iter().map(|s| missing + usize::from(s.is_some()));
+        if self
+            .pools
+            .iter()
+            .zip(needed)
+            .any(|(p, n)| p.num_free_blocks() < n)
+        {
+            return false;
+        }
+        for (group, block) in shared.into_iter().enumerate() {
+            if let Some(block) = block {
+                self.copy_on_write(id, group, range.start / self.block_size, block);
+            }
+        }
+        // What is written into is no longer what it was known for.
+        if let Some(tables) = self.sequences.get(&id).map(|sequence| &sequence.tables)
+            && !range.start.is_multiple_of(self.block_size)
+        {
+            for (table, pool) in tables.iter().zip(&mut self.pools) {
+                if let Some(&block) = table.get(range.start / self.block_size) {
+                    pool.evict(block);
                 }
             }
-        }
-        sequence.num_known = known.end.max(sequence.num_known);
-    }
-
-    /// Forgets the content of all blocks a request holds: what it computed is not to be trusted.
-    pub fn evict(&mut self, id: RequestId) {
-        for (table, pool) in self.block_tables(id).to_vec().iter().zip(&mut self.pools) {
-            for &block in table.iter().filter(|block| **block != NULL_BLOCK) {
-                pool.evict(block);
-            }
-        }
-    }
-
-    /// Tokens from its first on that a request's tables could be lengthened to hold now.
-    pub fn max_num_tokens(&self, id: RequestId) -> usize {
-        let held = self.num_blocks(id);
-        let free = self.pools.iter().map(BlockPool::num_free_blocks).min();
-        (held + free.unwrap_or(0)) * self.block_size
-    }
-
-    /// Lengthens a request's block tables to hold its first `num_tokens` tokens: whole blocks,
-    /// never one more than they need. Gives back whether there was room; if not, nothing changed.
-    pub fn allocate_slots(&mut self, id: RequestId, num_tokens: usize) -> bool {
-        let blocks = num_tokens.div_ceil(self.block_size);
-        let Some(missing) = blocks.checked_sub(self.num_blocks(id)).filter(|&n| n > 0) else {
-            return true;
-        };
-        if self.pools.iter().any(|p| p.num_free_blocks() < missing) {
-            return false;
         }
         let sequence = self.sequences.entry(id).or_insert_with(|| SequenceBlocks {
             tables: vec![Vec::new(); self.groups.len()],
@@ -240,6 +184,59 @@ impl KvCacheManager {
             table.extend(new.expect("every pool has so many free blocks"));
         }
         true
+    }
+
+    /// The block of a group that a request would write into at `start` while others hold it.
+    fn shared_partial_block(&self, id: RequestId, group: usize, start: usize) -> Option<BlockId> {
+        if start.is_multiple_of(self.block_size) {
+            return None;
+        }
+        let table = self.block_tables(id).get(group)?;
+        let block = *table.get(start / self.block_size)?;
+        // What waits to be copied from is copied before anything is written.
+        let copies = self
+            .copies
+            .iter()
+            .filter(|c| (c.group, c.src) == (group, block));
+        let holders = self.pools[group].ref_cnt(block) as usize - copies.count();
+        (holders > 1).then_some(block)
+    }
+
+    /// Puts a copy in the place of a block that others hold.
+    fn copy_on_write(&mut self, id: RequestId, group: usize, index: usize, block: BlockId) {
+        let pool = &mut self.pools[group];
+        let dst = pool.allocate(1).expect("there is a free block")[0];
+        let sequence = self.sequences.get_mut(&id).expect("it holds the block");
+        sequence.tables[group][index] = dst;
+        // Nothing is copied from what is only being copied to: from its source instead, which has
+        // all that was computed when it was made, and the request sees no more than that.
+        let origin = self
+            .copies
+            .iter()
+            .find(|c| (c.group, c.dst) == (group, block));
+        let src = origin.map_or(block, |copy| copy.src);
+        if src != block {
+            pool.touch(src);
+            pool.free([block]);
+        }
+        self.copies.push(BlockCopy { group, src, dst });
+    }
+
+    /// Copies to be made before the next step writes.
+    pub fn copies(&self) -> &[BlockCopy] {
+        &self.copies
+    }
+
+    /// These copies were made.
+    pub(super) fn copied(&mut self, copies: &[BlockCopy]) {
+        let pools = &mut self.pools;
+        self.copies.retain(|copy| {
+            let made = copies.contains(copy);
+            if made {
+                pools[copy.group].free([copy.src]);
+            }
+            !made
+        });
     }
 
     /// Frees the blocks that no query from `position` on sees, and leaves null blocks in their
@@ -276,9 +273,19 @@ impl KvCacheManager {
         for (table, pool) in sequence.tables.into_iter().zip(&mut self.pools) {
             pool.free(table.into_iter().rev());
         }
+        // Copies to blocks that nobody holds any more need not be made, and must not be once the
+        // blocks are another's.
+        let pools = &mut self.pools;
+        self.copies.retain(|copy| {
+            let held = pools[copy.group].ref_cnt(copy.dst) > 0;
+            if !held {
+                pools[copy.group].free([copy.src]);
+            }
+            held
+        });
     }
 
-    /// Checks every pool, that every held block is in as many tables as it has references, that
+    /// Checks every pool, that every held block has as many references as tables and copies need it, that
     /// tables are exactly as long as `sequences` asks (at most `block_size − 1` slots unused), and
     /// that they hold what a coming query sees and nothing before it.
     ///
@@ -321,6 +328,23 @@ impl KvCacheManager {
                     *counts.entry(block).or_default() += 1;
                 }
             }
+        }
+        for BlockCopy { group, src, dst } in &self.copies {
+            if !counts[*group].contains_key(dst) {
+                return Err(format!(
+                    "block {src} is to be copied to {dst}, which is free"
+                ));
+            }
+            if self
+                .copies
+                .iter()
+                .any(|c| (c.group, c.dst) == (*group, *src))
+            {
+                return Err(format!("block {src} is copied from and to"));
+            }
+        }
+        for copy in &self.copies {
+            *counts[copy.group].entry(copy.src).or_default() += 1;
         }
         for (pool, counts) in self.pools.iter().zip(&counts) {
             pool.check_integrity()?;

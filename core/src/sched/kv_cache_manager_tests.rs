@@ -1,6 +1,7 @@
 //! Blocks, tables, windows and shared beginnings, by example.
 
 use super::*;
+use crate::sched::request::Request;
 use crate::types::SamplingParams;
 
 /// Seven usable blocks of 16 in each group.
@@ -22,12 +23,12 @@ fn blocks_come_when_needed_and_not_before() {
     let mut kv = manager(&[None]);
     let id = RequestId(3);
     for (num_tokens, blocks) in [(1, 1), (16, 1), (17, 2), (20, 2), (5, 2), (48, 3)] {
-        assert!(kv.allocate_slots(id, num_tokens));
+        assert!(kv.allocate_slots(id, 0..num_tokens));
         assert_eq!(kv.block_tables(id)[0].len(), blocks, "{num_tokens} tokens");
     }
-    assert!(!kv.allocate_slots(id, 8 * 16));
+    assert!(!kv.allocate_slots(id, 0..8 * 16));
     assert_eq!(kv.block_tables(id)[0].len(), 3);
-    assert_eq!(kv.max_num_tokens(id), 7 * 16);
+    assert_eq!(kv.max_num_tokens(id, 48), 7 * 16);
     kv.check_integrity(&BTreeMap::from([(id, 0..48)])).unwrap();
     assert!(kv.check_integrity(&BTreeMap::from([(id, 0..32)])).is_err());
     kv.free(id);
@@ -38,7 +39,7 @@ fn blocks_come_when_needed_and_not_before() {
 fn groups_have_pools_of_their_own() {
     let mut kv = manager(&[None, Some(20)]);
     let (a, b) = (RequestId(0), RequestId(1));
-    assert!(kv.allocate_slots(a, 100));
+    assert!(kv.allocate_slots(a, 0..100));
     assert_eq!(kv.num_free_blocks(), 0);
     // The query at 60 sees the keys from 41 on: blocks 0 and 1 of the window go.
     kv.free_unseen(a, 60);
@@ -51,7 +52,7 @@ fn groups_have_pools_of_their_own() {
     for wrong in [40..100, 80..100] {
         assert!(kv.check_integrity(&BTreeMap::from([(a, wrong)])).is_err());
     }
-    assert!(!kv.allocate_slots(b, 1), "the other group has none left");
+    assert!(!kv.allocate_slots(b, 0..1), "the other group has none left");
     assert!(kv.block_tables(b).is_empty());
     kv.free_unseen(a, 60);
     kv.free_unseen(a, 99);
@@ -66,7 +67,7 @@ fn computed(kv: &mut KvCacheManager, id: u64, ids: Vec<u32>, computed: usize) ->
     let mut request = Request::new(RequestId(id), ids, params, &[]);
     kv.hash_blocks(&mut request);
     if computed > 0 {
-        assert!(kv.allocate_slots(request.id(), computed));
+        assert!(kv.allocate_slots(request.id(), 0..computed));
         request.num_computed_tokens = computed;
         kv.cache_blocks(&mut request);
     }
@@ -93,9 +94,9 @@ fn a_beginning_is_found_while_any_of_its_blocks_is_there() {
     ids[20] = 99;
     assert_eq!(found(&kv, ids), 16);
     // Its partial block and those never used go first, then its last full one.
-    assert!(kv.allocate_slots(RequestId(1), 5 * 16));
+    assert!(kv.allocate_slots(RequestId(1), 0..5 * 16));
     assert_eq!(found(&kv, (0..50).collect()), 32);
-    assert!(kv.allocate_slots(RequestId(1), 6 * 16));
+    assert!(kv.allocate_slots(RequestId(1), 0..6 * 16));
     assert_eq!(found(&kv, (0..50).collect()), 16);
 }
 
@@ -139,7 +140,7 @@ fn blocks_that_others_hold_take_no_room() {
         kv.has_room_for(100, &found),
         "two more of the two that are free"
     );
-    assert!(kv.allocate_slots(RequestId(2), 1));
+    assert!(kv.allocate_slots(RequestId(2), 0..1));
     assert!(!kv.has_room_for(100, &found));
     assert!(kv.has_room_for(96, &found));
     kv.free(RequestId(2));

@@ -6,6 +6,7 @@
 
 pub mod block_hash;
 pub mod block_pool;
+pub mod computed_blocks;
 pub mod config;
 pub mod error;
 #[cfg(test)]
@@ -27,7 +28,8 @@ pub use error::RequestError;
 pub use kv_cache_manager::KvCacheManager;
 pub use kv_group::KvGroupSpec;
 pub use output::{
-    ModelRunnerOutput, SamplingInputs, ScheduledSequence, SchedulerOutput, SequenceOutput,
+    BlockCopy, ModelRunnerOutput, SamplingInputs, ScheduledSequence, SchedulerOutput,
+    SequenceOutput,
 };
 pub use request::{Request, RequestStatus};
 pub use scheduler::{RequestUpdate, Scheduler};

@@ -55,11 +55,25 @@ impl ScheduledSequence {
     }
 }
 
+/// A page that is copied in every layer of a group before the step writes anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockCopy {
+    /// KV group.
+    pub group: usize,
+    /// From.
+    pub src: BlockId,
+    /// To: nothing else is copied there, and nothing from there.
+    pub dst: BlockId,
+}
+
 /// What one step computes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SchedulerOutput {
     /// The sequences, oldest request first.
     pub scheduled: Vec<ScheduledSequence>,
+    /// Blocks to copy first: where a sequence goes on in a block that others hold, it writes into a
+    /// copy of its own.
+    pub block_copies: Vec<BlockCopy>,
     /// Requests that took part in steps and ended since the last one that was computed; whatever is
     /// kept of them may go.
     pub finished_ids: Vec<RequestId>,

@@ -37,8 +37,12 @@ pub struct Request {
     /// Prompt log-probabilities reported so far; those computed again after a preemption are not
     /// reported again.
     pub(super) num_prompt_logprobs: usize,
-    /// Tokens that were found in the cache when it was first admitted.
-    pub(super) num_cached_tokens: usize,
+    /// Tokens that were found in the cache when it first began.
+    pub(super) num_cached_tokens: Option<usize>,
+    /// It runs, but holds no blocks yet: another computes the prompt they share.
+    pub(super) awaits_prompt: bool,
+    /// The first of the requests that have this prompt in common.
+    first_of_prompt: RequestId,
     pub(super) status: RequestStatus,
     /// Names of its full blocks, as far as they were asked for.
     block_hashes: Vec<BlockHash>,
@@ -66,9 +70,33 @@ impl Request {
             num_computed_tokens: 0,
             num_scheduled_tokens: 0,
             num_prompt_logprobs: 0,
-            num_cached_tokens: 0,
+            num_cached_tokens: None,
+            awaits_prompt: false,
+            first_of_prompt: id,
             status: RequestStatus::Waiting,
             block_hashes: Vec::new(),
+        }
+    }
+
+    /// Says that the prompt is also that of `first`, an earlier request: it is computed once, and
+    /// the blocks of it are shared, the last one until somebody writes into it.
+    #[must_use]
+    pub fn with_prompt_of(mut self, first: RequestId) -> Self {
+        self.first_of_prompt = first;
+        self
+    }
+
+    /// Whether both have their prompt in common.
+    pub fn shares_prompt_with(&self, other: &Self) -> bool {
+        self.id != other.id && self.first_of_prompt == other.first_of_prompt
+    }
+
+    /// Tokens it can take over from a request with the same prompt: all but the last, whose logits
+    /// it needs. 0 where it must compute them itself.
+    pub fn num_shared_prompt_tokens(&self) -> usize {
+        match self.num_prompt_tokens.saturating_sub(1) {
+            shared if shared <= self.max_prefix_hit() => shared,
+            _ => 0,
         }
     }
 
@@ -114,7 +142,7 @@ impl Request {
 
     /// Tokens it did not have to compute, because an earlier request had.
     pub fn num_cached_tokens(&self) -> usize {
-        self.num_cached_tokens
+        self.num_cached_tokens.unwrap_or(0)
     }
 
     /// Most tokens it may find in the cache instead of computing them: at least the last one is

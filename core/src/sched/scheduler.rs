@@ -1,6 +1,7 @@
 //! What each step computes. Decides by counters and blocks alone: knows no device, no clock and
 //! no text.
 
+use super::computed_blocks::ComputedBlocks;
 use super::config::{ConfigError, SchedulerConfig};
 use super::error::RequestError;
 use super::kv_cache_manager::KvCacheManager;
@@ -27,6 +28,14 @@ pub struct RequestUpdate {
     pub num_cached_tokens: usize,
     /// The request is over: ended, or failed by itself.
     pub finished: Option<Result<FinishReason, RequestError>>,
+}
+
+/// What a request that holds nothing can begin with.
+enum Beginning {
+    /// These blocks, perhaps none.
+    Found(ComputedBlocks),
+    /// More, once another request has computed the prompt they share.
+    Awaited,
 }
 
 /// The scheduler.
@@ -184,16 +193,25 @@ impl Scheduler {
         let mut index = 0;
         while index < self.running.len() && token_budget > 0 {
             let id = self.running[index];
+            if self.requests[&id].awaits_prompt {
+                match self.beginning(id) {
+                    Beginning::Awaited => {
+                        index += 1;
+                        continue;
+                    }
+                    Beginning::Found(found) => self.begin(id, found),
+                }
+            }
             let request = &self.requests[&id];
             let start = request.num_computed_tokens;
             let mut end = start + self.num_new_tokens(request, token_budget);
-            let mut fits = self.kv.allocate_slots(id, end);
+            let mut fits = self.kv.allocate_slots(id, start..end);
             while !fits {
                 blocks_ran_out = true;
                 if self.running.len() == 1 {
                     // What is let in fits token by token, but perhaps not a chunk and its window.
-                    end = end.min(self.kv.max_num_tokens(id));
-                    fits = end > start && self.kv.allocate_slots(id, end);
+                    end = end.min(self.kv.max_num_tokens(id, start));
+                    fits = end > start && self.kv.allocate_slots(id, start..end);
                     assert!(fits, "one token of what fits alone does not fit");
                     break;
                 }
@@ -206,7 +224,7 @@ impl Scheduler {
                 if newest == id {
                     break;
                 }
-                fits = self.kv.allocate_slots(id, end);
+                fits = self.kv.allocate_slots(id, start..end);
             }
             if fits {
                 scheduled.push(self.share(id, end - start));
@@ -221,33 +239,38 @@ impl Scheduler {
             && self.running.len() < self.config.max_num_seqs
             && let Some(&id) = self.waiting.front()
         {
-            let request = &self.requests[&id];
-            let found = self.kv.get_computed_blocks(request);
+            let found = match self.beginning(id) {
+                Beginning::Found(found) => found,
+                Beginning::Awaited => {
+                    let request = self.requests.get_mut(&id).expect("queued requests exist");
+                    request.awaits_prompt = true;
+                    request.status = RequestStatus::Running;
+                    self.waiting.pop_front();
+                    self.running.push(id);
+                    continue;
+                }
+            };
             // All of it must fit now, although only a chunk is computed: else two long prompts
             // would take turns at throwing each other out.
-            if !self.kv.has_room_for(request.num_tokens_with_spec(), &found) {
+            let num_tokens = self.requests[&id].num_tokens_with_spec();
+            if !self.kv.has_room_for(num_tokens, &found) {
                 break;
             }
-            let num_cached_tokens = found.num_cached_tokens;
-            self.kv.share(id, found);
-            let request = self.requests.get_mut(&id).expect("queued requests exist");
-            request.num_computed_tokens = num_cached_tokens;
-            if request.status == RequestStatus::Waiting {
-                request.num_cached_tokens = num_cached_tokens;
-            }
-            request.status = RequestStatus::Running;
+            let start = found.num_cached_tokens;
+            self.begin(id, found);
             let num_new = self.num_new_tokens(&self.requests[&id], token_budget);
-            let end = (num_cached_tokens + num_new).min(self.kv.max_num_tokens(id));
-            let fits = end > num_cached_tokens && self.kv.allocate_slots(id, end);
+            let end = (start + num_new).min(self.kv.max_num_tokens(id, start));
+            let fits = end > start && self.kv.allocate_slots(id, start..end);
             assert!(fits, "a part of what fits does not fit");
             self.waiting.pop_front();
             self.running.push(id);
-            scheduled.push(self.share(id, end - num_cached_tokens));
-            token_budget -= end - num_cached_tokens;
+            scheduled.push(self.share(id, end - start));
+            token_budget -= end - start;
         }
 
         SchedulerOutput {
             scheduled,
+            block_copies: self.kv.copies().to_vec(),
             finished_ids: self.finished_ids.clone(),
             preempted_ids: self.preempted_ids.clone(),
         }
@@ -267,6 +290,7 @@ impl Scheduler {
             .retain(|id| !step.finished_ids.contains(id));
         self.preempted_ids
             .retain(|id| !step.preempted_ids.contains(id));
+        self.kv.copied(&step.block_copies);
         let mut outputs = output.sequences.into_iter();
         let mut updates = Vec::with_capacity(step.scheduled.len());
         for share in &step.scheduled {
@@ -324,11 +348,52 @@ impl Scheduler {
                     request.status
                 ));
             }
+            if request.awaits_prompt && !(running && self.kv.block_tables(*id).is_empty()) {
+                return Err(format!(
+                    "{id} awaits a prompt, but holds blocks or does not run"
+                ));
+            }
             if !running && request.num_tokens_with_slots() != 0 {
                 return Err(format!("{id} counts computed tokens, but holds no blocks"));
             }
         }
         Ok(())
+    }
+
+    /// What a request that holds nothing can begin with.
+    fn beginning(&self, id: RequestId) -> Beginning {
+        let request = &self.requests[&id];
+        let found = self.kv.get_computed_blocks(request);
+        let shared = request.num_shared_prompt_tokens();
+        if shared <= found.num_cached_tokens {
+            return Beginning::Found(found);
+        }
+        let running = self.running.iter().map(|id| &self.requests[id]);
+        let siblings = running.filter(|r| r.shares_prompt_with(request) && !r.awaits_prompt);
+        let mut awaited = false;
+        for sibling in siblings {
+            if sibling.num_computed_tokens < shared {
+                awaited = true;
+            } else if let Some(blocks) = self.kv.shared_blocks(sibling.id(), shared) {
+                return Beginning::Found(blocks);
+            }
+        }
+        match awaited {
+            true => Beginning::Awaited,
+            false => Beginning::Found(found),
+        }
+    }
+
+    /// Lets a request begin with the blocks found for it.
+    fn begin(&mut self, id: RequestId, found: ComputedBlocks) {
+        let request = self.requests.get_mut(&id).expect("queued requests exist");
+        request.num_computed_tokens = found.num_cached_tokens;
+        request
+            .num_cached_tokens
+            .get_or_insert(found.num_cached_tokens);
+        request.awaits_prompt = false;
+        request.status = RequestStatus::Running;
+        self.kv.share(id, found);
     }
 
     fn num_new_tokens(&self, request: &Request, token_budget: usize) -> usize {
@@ -374,6 +439,7 @@ impl Scheduler {
         self.kv.free(id);
         let request = self.requests.get_mut(&id).expect("running requests exist");
         (request.num_computed_tokens, request.num_scheduled_tokens) = (0, 0);
+        request.awaits_prompt = false;
         request.status = RequestStatus::Preempted;
         self.waiting.push_front(id);
         self.preempted_ids.push(id);
@@ -406,7 +472,7 @@ fn advance(
         token_id: None,
         logprobs: None,
         prompt_logprobs: Vec::new(),
-        num_cached_tokens: request.num_cached_tokens,
+        num_cached_tokens: request.num_cached_tokens(),
         finished: None,
     };
     let position = share.end_position();

@@ -14,6 +14,8 @@ enum Op {
         /// Where the prompt leaves that of the others.
         fork: usize,
         salted: bool,
+        /// Requests with this prompt.
+        n: u64,
     },
     Step,
     FailedStep,
@@ -24,8 +26,10 @@ enum Op {
 fn op() -> impl Strategy<Value = Op> {
     let index = any::<prop::sample::Index>;
     prop_oneof![
-        3 => (0usize..130, 0usize..40, 0usize..130, any::<bool>()).prop_map(
-            |(prompt, max_tokens, fork, salted)| Op::Add { prompt, max_tokens, fork, salted }
+        3 => (0usize..130, 0usize..40, 0usize..130, any::<bool>(), 1u64..4).prop_map(
+            |(prompt, max_tokens, fork, salted, n)| {
+                Op::Add { prompt, max_tokens, fork, salted, n }
+            }
         ),
         8 => Just(Op::Step),
         1 => Just(Op::FailedStep),
@@ -115,15 +119,18 @@ proptest! {
         };
         for op in ops {
             match op {
-                Op::Add { prompt, max_tokens, fork, salted } => {
+                Op::Add { prompt, max_tokens, fork, salted, n } => for seed in 0..n {
+                    let first = next_id - seed;
                     let r = request(next_id, prompt, max_tokens);
                     let mut ids = r.token_ids().to_vec();
                     ids.iter_mut().skip(fork).for_each(|id| *id = 1 + *id % (VOCAB - 1));
                     let params = SamplingParams {
                         cache_salt: salted.then(|| "salt".to_owned()),
+                        seed,
                         ..r.params().clone()
                     };
                     let r = Request::new(r.id(), ids, params, &[EOS]);
+                    let r = r.with_prompt_of(RequestId(first));
                     match s.add_request(r.clone()) {
                         Ok(()) => drop(live.insert(r.id(), (r, Outcome::default()))),
                         Err(RequestError::EmptyPrompt) => prop_assert_eq!(prompt, 0),

@@ -236,6 +236,64 @@ fn the_preempted_find_their_own_blocks() {
     assert_eq!(resumed[0], 48);
 }
 
+/// Three answers to a prompt of 40 tokens: two whole blocks and half of one.
+#[test]
+fn a_shared_partial_block_is_copied_when_somebody_writes_into_it() {
+    let mut s = scheduler(config(16, 20));
+    let mut model = FakeModel::default();
+    for id in [1, 3, 5] {
+        let r = request(id, 40, 5);
+        let params = SamplingParams {
+            seed: id,
+            ignore_eos: true,
+            ..r.params().clone()
+        };
+        let ids = r.token_ids().to_vec();
+        let r = Request::new(RequestId(id), ids, params, &[EOS]);
+        s.add_request(r.with_prompt_of(RequestId(1))).unwrap();
+    }
+    let shares = |out: &SchedulerOutput| -> Vec<_> {
+        let of = |q: &ScheduledSequence| (q.request_id.0, q.num_computed_tokens, q.end_position());
+        out.scheduled.iter().map(of).collect()
+    };
+    for prompt in [0..24, 24..40] {
+        let out = s.schedule();
+        assert_eq!(shares(&out), [(1, prompt.start, prompt.end)], "others wait");
+        s.check_integrity().unwrap();
+        let result = model.run(&out, &s);
+        s.update_from_output(&out, result, VOCAB as usize);
+    }
+    let out = s.schedule();
+    assert_eq!(shares(&out), [(1, 40, 41), (3, 39, 40), (5, 39, 40)]);
+    let tables = [1, 3, 5].map(|id| s.kv_cache().block_tables(RequestId(id))[0].clone());
+    let copy = |dst: usize| BlockCopy {
+        group: 0,
+        src: tables[0][2],
+        dst: tables[dst][2],
+    };
+    assert_eq!(out.block_copies, [copy(1), copy(2)]);
+    assert_eq!(tables[1][..2], tables[0][..2]);
+    s.check_integrity().unwrap();
+    assert_eq!(
+        s.schedule(),
+        out,
+        "a step that was not computed comes again"
+    );
+    // The copy for an aborted request is not made: its block may be another's.
+    s.abort(RequestId(3)).unwrap();
+    s.check_integrity().unwrap();
+    let out = s.schedule();
+    assert_eq!(out.block_copies, [copy(2)]);
+    let result = model.run(&out, &s);
+    s.update_from_output(&out, result, VOCAB as usize);
+    s.check_integrity().unwrap();
+    assert_eq!(s.schedule().block_copies, []);
+    while s.num_unfinished_requests() > 0 {
+        step(&mut s, &mut model);
+    }
+    assert_eq!(s.kv_cache().num_free_blocks(), 19);
+}
+
 /// A failing device may have written anything.
 #[test]
 fn what_a_failing_request_computed_is_not_shared() {

@@ -16,6 +16,7 @@ mod embed;
 mod gather_rows;
 mod glu;
 mod head_norm;
+mod kv_copy;
 mod kv_write;
 mod matmul;
 mod moe_matmul;
@@ -48,6 +49,7 @@ pub const KERNELS: &[(&str, CpuKernel)] = &[
     ("gather_rows", gather_rows::run),
     ("glu", glu::run),
     ("head_norm", head_norm::run),
+    ("kv_copy", kv_copy::run),
     ("kv_write", kv_write::run),
     ("matmul", matmul::run),
     ("moe_matmul", moe_matmul::run),

@@ -11,6 +11,7 @@ pub mod embed;
 pub mod gather_rows;
 pub mod glu;
 pub mod head_norm;
+pub mod kv_copy;
 pub mod kv_write;
 pub mod matmul;
 pub mod moe_matmul;
@@ -38,6 +39,7 @@ pub const ALL: &[&Kernel] = &[
     &gather_rows::KERNEL,
     &glu::KERNEL,
     &head_norm::KERNEL,
+    &kv_copy::KERNEL,
     &kv_write::KERNEL,
     &matmul::KERNEL,
     &moe_matmul::KERNEL,

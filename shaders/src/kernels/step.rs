@@ -34,6 +34,9 @@ pub const DECODES: usize = 8;
 pub const ROWS: usize = 9;
 /// Header word: start of the sampling records, [`SAMPLE_WORDS`] words a row.
 pub const SAMPLES: usize = 10;
+/// Header word: start of the copies: for each group of layers the start of its own, in words from
+/// the start of the buffer, then [`COPY_WORDS`] words each.
+pub const COPIES: usize = 11;
 
 /// Words of a sequence record: token of its first query, number of queries, length of its context
 /// with this step's tokens, start of its block tables (in words from the start of the buffer),
@@ -46,6 +49,9 @@ pub const ITEM_WORDS: usize = 2;
 /// Words of a sampling record: temperature (f32 bits), seed low, seed high, position of the token
 /// that is drawn.
 pub const SAMPLE_WORDS: usize = 4;
+
+/// Words of a copy: page it is made of, page it is made to.
+pub const COPY_WORDS: usize = 2;
 
 /// The slot of a token that is written nowhere.
 pub const NO_SLOT: u32 = u32::MAX;

@@ -9,6 +9,7 @@ const STEP_TILES = 7u;
 const STEP_DECODES = 8u;
 const STEP_ROWS = 9u;
 const STEP_SAMPLES = 10u;
+const STEP_COPIES = 11u;
 const NO_SLOT = 0xffffffffu;
 
 struct Seq {
@@ -45,5 +46,11 @@ fn step_tile(tile: u32) -> vec2<u32> {
 // (sequence, query) of a decode query.
 fn step_decode(item: u32) -> vec2<u32> {
   let at = step[STEP_DECODES] + 2u * item;
+  return vec2(step[at], step[at + 1u]);
+}
+
+// (from page, to page) of a copy in a group of layers.
+fn step_copy(group: u32, copy: u32) -> vec2<u32> {
+  let at = step[step[STEP_COPIES] + group] + 2u * copy;
   return vec2(step[at], step[at + 1u]);
 }

@@ -9,6 +9,7 @@ mod gather_rows;
 mod glu;
 mod head_norm;
 mod jit;
+mod kv_copy;
 mod kv_write;
 mod matmul;
 mod moe;
