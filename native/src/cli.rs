@@ -1,10 +1,5 @@
 //! What was typed. Knows nothing of what it means.
 
-#![allow(
-    rustdoc::broken_intra_doc_links,
-    reason = "doc comments are help texts here, and brackets say what may be left out"
-)]
-
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};

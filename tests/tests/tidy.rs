@@ -32,6 +32,10 @@ const LONG_FILES: &[(&str, &str)] = &[
         "one small package index and everything that can go wrong with it",
     ),
     (
+        "core/tests/tokenizers.rs",
+        "every published suite, and the two forms of a vocabulary side by side",
+    ),
+    (
         "tests/tests/engine_cpu.rs",
         "every way of serving a request, held against plain serving in one place",
     ),
