@@ -5,7 +5,8 @@
 mod support;
 
 use support::{MemoryFiles, memory, message, patched, source};
-use twoclock_core::weights::Checkpoint;
+use twoclock_core::config::{RopeParameters, RopeScaling};
+use twoclock_core::weights::{Checkpoint, WeightsError};
 
 /// A GGUF file ends generations by its ids of every kind, and by texts known to end them.
 #[test]
@@ -164,4 +165,103 @@ fn a_tensor_under_two_names_is_refused() {
     let message = message(Checkpoint::from_hf(&files));
     assert!(message.contains("experts.0.gate_proj"), "{message}");
     assert!(message.contains("twice"), "{message}");
+}
+
+/// A golden GGUF file with further keys in front, each with its type and its value's bytes.
+fn with_keys(path: &str, keys: &[(&str, u32, Vec<u8>)]) -> Result<Checkpoint, WeightsError> {
+    let mut bytes = support::read(path);
+    let mut pairs = Vec::new();
+    let mut push = |key: &str, kind: u32, value: &[u8]| {
+        pairs.extend((key.len() as u64).to_le_bytes());
+        pairs.extend(key.as_bytes());
+        pairs.extend(kind.to_le_bytes());
+        pairs.extend(value);
+        pairs.len()
+    };
+    let mut len = 0;
+    for (key, kind, value) in keys {
+        len = push(key, *kind, value);
+    }
+    // A text that keeps the tensors where alignment puts them.
+    let rest = (8 + 1 + 4 + 8 + len).next_multiple_of(32) - (8 + 1 + 4 + 8 + len);
+    push("x", 8, &text(&" ".repeat(rest)));
+    let count = u64::from_le_bytes(bytes[16..24].try_into().unwrap()) + keys.len() as u64 + 1;
+    bytes[16..24].copy_from_slice(&count.to_le_bytes());
+    bytes.splice(24..24, pairs);
+    Checkpoint::from_gguf(memory("file.gguf", bytes))
+}
+
+fn text(text: &str) -> Vec<u8> {
+    [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat()
+}
+
+fn float(value: f32) -> Vec<u8> {
+    value.to_le_bytes().to_vec()
+}
+
+/// The keys say what `config.json` does, and the factor of attention multiplies its scale.
+#[test]
+fn yarn_of_a_gguf_file_is_that_of_a_configuration() {
+    let hf = Checkpoint::from_hf(&MemoryFiles::of("models/qwen2_yarn")).unwrap();
+    let path = "gguf_archs/qwen2.gguf";
+    let mut keys = vec![
+        ("qwen2.rope.scaling.type", 8, text("yarn")),
+        ("qwen2.rope.scaling.factor", 6, float(4.0)),
+        (
+            "qwen2.rope.scaling.original_context_length",
+            4,
+            32u32.to_le_bytes().to_vec(),
+        ),
+    ];
+    assert_eq!(with_keys(path, &keys).unwrap().config.rope, hf.config.rope);
+    keys.push(("qwen2.rope.scaling.attn_factor", 6, float(0.5)));
+    let RopeParameters {
+        scaling: RopeScaling::Yarn {
+            attention_factor, ..
+        },
+        ..
+    } = with_keys(path, &keys).unwrap().config.rope
+    else {
+        panic!("not yarn");
+    };
+    assert_eq!(attention_factor, 0.5 * (0.1 * 4f32.ln() + 1.0));
+}
+
+/// What a rotation asks for and does not bring, or brings and nothing would use.
+#[test]
+fn half_a_rotation_is_refused() {
+    for (family, keys, words) in [
+        (
+            "phi3",
+            vec![("phi3.rope.scaling.type", 8, text("longrope"))],
+            "rope_factors_long",
+        ),
+        (
+            "phi3",
+            vec![("phi3.rope.scaling.attn_factor", 6, float(1.2))],
+            "attn_factor is 1.2",
+        ),
+        (
+            "llama",
+            vec![
+                ("llama.rope.scaling.type", 8, text("linear")),
+                ("llama.rope.scaling.factor", 6, float(8.0)),
+            ],
+            "rotary divisors",
+        ),
+        (
+            "llama",
+            vec![("llama.rope.scaling.type", 8, text("dynamic"))],
+            "dynamic",
+        ),
+        (
+            "llama",
+            vec![("llama.residual_scale", 6, float(0.2))],
+            "residual_scale",
+        ),
+    ] {
+        let path = format!("gguf_archs/{family}.gguf");
+        let message = message(with_keys(&path, &keys));
+        assert!(message.contains(words), "{message:?} lacks {words:?}");
+    }
 }
