@@ -192,7 +192,8 @@ impl fmt::Display for Share {
         } = self;
         write!(
             f,
-            "{dtype:6} {tensors:4} tensors, {}",
+            "{dtype:6} {tensors:4} tensor{}, {}",
+            if *tensors == 1 { "" } else { "s" },
             human_bytes(self.bytes)
         )?;
         match (dtype.name() == *device, self.device_bytes == self.bytes) {
