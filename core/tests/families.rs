@@ -138,6 +138,31 @@ fn what_a_family_does_not_do_is_refused() {
     }
 }
 
+/// Early releases called by other names what they had.
+#[test]
+fn older_names_mean_the_same() {
+    for (model, field, value) in [
+        ("gemma", "hidden_act", serde_json::json!("gelu")),
+        ("phi3_longrope_short", "type", serde_json::json!("su")),
+        ("phi3_longrope_short", "type", serde_json::json!("yarn")),
+    ] {
+        let mut files = MemoryFiles::of(&format!("models/{model}"));
+        let config = Checkpoint::from_hf(&files).unwrap().config;
+        let mut older: serde_json::Value = serde_json::from_slice(&files.0["config.json"]).unwrap();
+        let place = match field {
+            "type" => &mut older["rope_scaling"],
+            _ => &mut older,
+        };
+        assert!(place[field].is_string(), "{model} {field}");
+        place[field] = value;
+        files
+            .0
+            .insert("config.json".into(), older.to_string().into_bytes());
+        let older = Checkpoint::from_hf(&files).unwrap().config;
+        assert_eq!(older, config, "{model} {field}");
+    }
+}
+
 /// Kinds of layers that are rotated differently have an embedding each, and are never given another's.
 #[test]
 fn one_rotation_for_all_layers_of_gemma3_is_refused() {

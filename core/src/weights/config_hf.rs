@@ -8,8 +8,7 @@ use super::WeightsError;
 use super::families::{self, yarn_attention_factor};
 use super::fields::Fields;
 use crate::config::{
-    Activation, Architecture, LayerConfig, MAX_LAYERS, ModelConfig, RopePairing, RopeParameters,
-    RopeScaling,
+    Activation, LayerConfig, MAX_LAYERS, ModelConfig, RopePairing, RopeParameters, RopeScaling,
 };
 use crate::types::TokenId;
 
@@ -30,6 +29,10 @@ pub(super) struct Defaults {
     pub(super) num_key_value_heads: Option<usize>,
     /// The field that names the activation, and its default.
     pub(super) activation: (&'static str, &'static str),
+    /// A name that stands for that default here, whatever it means elsewhere.
+    pub(super) activation_alias: Option<&'static str>,
+    /// Further names of `longrope`.
+    pub(super) longrope_aliases: &'static [&'static str],
     pub(super) bos_token_id: Option<TokenId>,
     pub(super) eos_token_id: Option<TokenId>,
 }
@@ -44,6 +47,8 @@ pub(super) const DEFAULTS: Defaults = Defaults {
     head_dim: None,
     num_key_value_heads: None,
     activation: ("hidden_act", "silu"),
+    activation_alias: None,
+    longrope_aliases: &[],
     bos_token_id: Some(1),
     eos_token_id: Some(2),
 };
@@ -94,7 +99,7 @@ pub(super) fn model_config(
         rms_norm_eps: fields
             .float("rms_norm_eps")?
             .unwrap_or(defaults.rms_norm_eps),
-        hidden_act: activation(&fields, defaults.activation, family.architecture)?,
+        hidden_act: activation(&fields, defaults)?,
         embedding_scale: 1.0,
         attention_scale: 1.0 / (head_dim as f32).sqrt(),
         layers: vec![LayerConfig::default(); num_hidden_layers.min(MAX_LAYERS)],
@@ -141,16 +146,14 @@ fn refuse(fields: &Fields<'_>) -> Result<(), WeightsError> {
     Ok(())
 }
 
-fn activation(
-    fields: &Fields<'_>,
-    (field, default): (&str, &str),
-    architecture: Architecture,
-) -> Result<Activation, WeightsError> {
-    match fields.string(field)?.unwrap_or(default) {
+fn activation(fields: &Fields<'_>, defaults: &Defaults) -> Result<Activation, WeightsError> {
+    let (field, default) = defaults.activation;
+    let said = fields
+        .string(field)?
+        .filter(|&name| Some(name) != defaults.activation_alias);
+    match said.unwrap_or(default) {
         "silu" | "swish" => Ok(Activation::Silu),
         "gelu_pytorch_tanh" | "gelu_new" => Ok(Activation::GeluTanh),
-        // The first releases said so and meant the approximation.
-        "gelu" if architecture == Architecture::Gemma => Ok(Activation::GeluTanh),
         other => Err(fields.unsupported(field, format!("{other:?}"), "silu, gelu_pytorch_tanh")),
     }
 }
@@ -276,9 +279,8 @@ pub(super) fn rope_of(
         Some(kind) => Some(kind),
         None => rope.string("type")?,
     };
-    // Phi-3's repositories knew the kind by other names first.
     let kind = match kind {
-        Some("su" | "yarn") if config.architecture == Architecture::Phi3 => Some("longrope"),
+        Some(alias) if defaults.longrope_aliases.contains(&alias) => Some("longrope"),
         kind => kind,
     };
     let original = || -> Result<u32, WeightsError> {

@@ -28,6 +28,8 @@ pub(super) const GEMMA: Family = Family {
         head_dim: Some(256),
         num_key_value_heads: Some(16),
         activation: ("hidden_act", "gelu_pytorch_tanh"),
+        // The first releases said so and meant the approximation.
+        activation_alias: Some("gelu"),
         bos_token_id: Some(2),
         eos_token_id: Some(1),
         ..DEFAULTS
@@ -44,6 +46,7 @@ pub(super) const GEMMA2: Family = Family {
     hf_defaults: Defaults {
         num_key_value_heads: Some(4),
         activation: ("hidden_activation", "gelu_pytorch_tanh"),
+        activation_alias: None,
         ..GEMMA.hf_defaults
     },
     hf_fill: gemma2,

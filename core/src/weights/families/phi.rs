@@ -16,6 +16,8 @@ pub(super) const PHI3: Family = Family {
         original_max_position_embeddings: Some(4096),
         rms_norm_eps: 1e-5,
         eos_token_id: Some(32_000),
+        // Its repositories knew the kind by these names first.
+        longrope_aliases: &["su", "yarn"],
         ..DEFAULTS
     },
     hf_fill: phi3,
