@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use twoclock_core::clock::ManualClock;
 use twoclock_core::engine::{Completion, EngineCore};
 use twoclock_core::runner::{ModelRunner, RunnerOptions};
-use twoclock_core::sched::SchedulerConfig;
+use twoclock_core::sched::{PreemptionMode, SchedulerConfig};
 use twoclock_core::types::SamplingParams;
 use twoclock_core::weights::Checkpoint;
 use twoclock_shaders::cpu::{Bound, CpuExecutor, CpuKernel, KERNELS};
@@ -91,6 +91,7 @@ fn limits(serving: Serving) -> SchedulerConfig {
         num_blocks: 1 + 2400 / serving.block_size,
         max_prefill_chunk: Some(serving.chunk),
         enable_prefix_caching: false,
+        ..SchedulerConfig::default()
     }
 }
 
@@ -371,6 +372,61 @@ fn answers_of_one_prompt_are_those_of_requests_alone() {
         assert!(run(3, 5, kernel) == alone, "{model:?}");
         // Without the copies nothing is right.
         assert!(run(3, 5, |_, _, _, _| ()) != alone, "{model:?}");
+    }
+}
+
+/// Three requests in pages for two: whoever gives way comes back with pages computed again, or moved
+/// to the host and back.
+#[test]
+fn preemption_changes_nothing() {
+    for (model, blocks) in [(Model::Full, 41), (Model::Mixed, 41)] {
+        let run = |num_blocks, preemption_mode, enable_prefix_caching| {
+            let config = SchedulerConfig {
+                num_blocks,
+                preemption_mode,
+                enable_prefix_caching,
+                ..limits(Serving {
+                    block_size: 16,
+                    chunk: 100,
+                    ..PLAIN
+                })
+            };
+            let vocab = model.checkpoint().config.vocab_size;
+            let (executor, logits) = LogitsBits::new(CpuExecutor::default(), vocab);
+            let mut engine = engine(executor, model, config, RunnerOptions::default());
+            let requests = [200, 201, 203].map(|len| {
+                let params = SamplingParams {
+                    max_tokens: 24,
+                    ignore_eos: true,
+                    logprobs: Some(0),
+                    ..SamplingParams::default()
+                };
+                (prompt(len), params)
+            });
+            let answers = pollster::block_on(engine.generate(requests.to_vec()));
+            let ids = answers.expect("a device").into_iter();
+            let ids = ids.map(|answer| answer.expect("an answer").token_ids);
+            let mut rows = logits.take();
+            rows.sort_unstable();
+            let metrics = engine.scheduler().cache_metrics();
+            let preemptions = (
+                metrics.num_preemptions_recompute,
+                metrics.num_preemptions_swap,
+            );
+            ((ids.collect::<Vec<_>>(), rows), preemptions)
+        };
+        let (plain, none) = run(60, PreemptionMode::Recompute, false);
+        assert_eq!(none, (0, 0));
+        for (mode, caching) in [
+            (PreemptionMode::Recompute, true),
+            (PreemptionMode::Swap, false),
+            (PreemptionMode::Swap, true),
+        ] {
+            let (answers, (recomputed, swapped)) = run(blocks, mode, caching);
+            let swaps = mode == PreemptionMode::Swap;
+            assert_eq!((recomputed == 0, swapped == 0), (swaps, !swaps));
+            assert!(answers == plain, "{model:?}, {mode:?}, {caching}");
+        }
     }
 }
 

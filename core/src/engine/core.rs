@@ -2,13 +2,14 @@
 //! far its vocabulary and context reach.
 
 use super::completion::Completion;
-use super::metrics::RequestMetrics;
+use super::metrics::{KvSlotSeconds, RequestMetrics};
 use crate::clock::Clock;
 use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::runner::ExecuteModel;
 use crate::sched::{
-    ConfigError, KvGroupSpec, Request, RequestError, RequestUpdate, Scheduler, SchedulerConfig,
+    ConfigError, KvGroupSpec, PreemptionCost, Request, RequestError, RequestUpdate, Scheduler,
+    SchedulerConfig,
 };
 use crate::types::{FinishReason, RequestId, SamplingParams, TokenId, TokenLogprobs};
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,6 +55,7 @@ pub struct EngineCore<R, C> {
     further_answers: BTreeMap<RequestId, (RequestId, usize)>,
     /// What steps inside [`EngineCore::generate`] brought other requests.
     undelivered: Vec<EngineOutput>,
+    kv_slot_seconds: KvSlotSeconds,
     next_id: u64,
 }
 
@@ -72,7 +74,9 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         let groups = KvGroupSpec::of(model);
         let scheduler = Scheduler::new(config, groups)?;
         Ok(Self {
-            scheduler: scheduler.with_fingerprint(runner.kv_fingerprint()),
+            scheduler: scheduler
+                .with_fingerprint(runner.kv_fingerprint())
+                .with_block_bytes(runner.kv_block_bytes()),
             runner,
             clock,
             vocab_size: model.vocab_size,
@@ -80,6 +84,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             metrics: BTreeMap::new(),
             further_answers: BTreeMap::new(),
             undelivered: Vec::new(),
+            kv_slot_seconds: KvSlotSeconds::default(),
             next_id: 0,
         })
     }
@@ -165,7 +170,11 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         let step = self.scheduler.schedule();
         let mut outputs = Vec::new();
         if !step.is_empty() {
+            let start = self.clock.now();
+            let usage = self.scheduler.kv_usage();
             let output = self.runner.execute_model(&step).await?;
+            let span = self.clock.now().saturating_sub(start);
+            self.kv_slot_seconds.record(usage, span);
             let updates = self
                 .scheduler
                 .update_from_output(&step, output, self.vocab_size);
@@ -228,6 +237,17 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         }
         self.undelivered = others;
         Ok(answers)
+    }
+
+    /// Says what bringing back a preempted request costs, for
+    /// [`PreemptionMode::Auto`](crate::sched::PreemptionMode::Auto).
+    pub fn set_preemption_cost(&mut self, cost: Box<dyn PreemptionCost>) {
+        self.scheduler.set_preemption_cost(cost);
+    }
+
+    /// What the KV cache held in the steps so far, and for how long.
+    pub fn kv_slot_seconds(&self) -> KvSlotSeconds {
+        self.kv_slot_seconds
     }
 
     /// The scheduler, to look at.

@@ -119,6 +119,7 @@ fn config() -> SchedulerConfig {
         num_blocks: 400,
         max_prefill_chunk: None,
         enable_prefix_caching: false,
+        ..SchedulerConfig::default()
     }
 }
 
@@ -471,6 +472,30 @@ fn generate_answers_in_order_and_keeps_what_is_not_its_own() {
     engine.runner_mut().fail_next = true;
     assert!(block_on(engine.generate(vec![prompt(0)])).is_err());
     assert!(!engine.has_unfinished_requests());
+}
+
+/// Half a block a sequence is unused on average: little of sequences of hundreds of tokens.
+#[test]
+fn waste_and_prefix_hits_are_counted() {
+    let mut engine = engine(SchedulerConfig {
+        enable_prefix_caching: true,
+        ..config()
+    });
+    assert_eq!(engine.kv_slot_seconds().waste(), None);
+    serve(&mut engine, [7]);
+    let held = engine.kv_slot_seconds();
+    // One step of the whole prompt, then one a token; a step takes 10 ms.
+    let tokens = (700..760).map(|n: usize| (n.next_multiple_of(16), n));
+    let [slots, used] = tokens.fold([0, 0], |[s, u], (slots, n)| [s + slots, u + n]);
+    let close = |a: f64, b: usize| (a - 0.01 * b as f64).abs() < 1e-6;
+    assert!(close(held.allocated, slots), "{held:?}");
+    assert!(close(held.unused, slots - used), "{held:?}");
+    serve(&mut engine, [7, 5]);
+    let waste = engine.kv_slot_seconds().waste().unwrap();
+    assert!(waste > 0.0 && waste < 0.04, "{waste}");
+    let metrics = engine.scheduler().cache_metrics();
+    assert_eq!(metrics.prefix_cache_queries, 700 + 700 + 33);
+    assert_eq!(metrics.prefix_cache_hits, 43 * 16);
 }
 
 #[test]

@@ -83,7 +83,7 @@ impl Decoder {
         let mut commands = embedding::commands(&self.embedding, self.config.embedding_scale, ws);
         commands.extend(pages.layers.iter().map(|kv| {
             let params = kv_copy::KvCopyParams {
-                page16: (Pages::page_bytes(&self.config, pages.block_size as usize) / 16) as u32,
+                page16: (kv.page_bytes / 16) as u32,
                 group: kv.group as u32,
             };
             let buffers = kv_copy::Buffers {

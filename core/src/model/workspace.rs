@@ -257,10 +257,23 @@ pub struct LayerPages {
     pub keys: Slice,
     /// Of values.
     pub values: Slice,
+    /// Bytes a page of keys, and of values.
+    pub page_bytes: u64,
     /// The KV group whose block tables say which page is whose.
     pub group: usize,
     /// Keys a query sees, its own included; 0 for all.
     pub window: u32,
+}
+
+impl LayerPages {
+    /// A block's page of keys and its page of values.
+    pub fn page(&self, block: u32) -> [Slice; 2] {
+        [self.keys, self.values].map(|pages| Slice {
+            buffer: pages.buffer,
+            offset: pages.offset + u64::from(block) * self.page_bytes,
+            bytes: self.page_bytes,
+        })
+    }
 }
 
 impl Pages {
@@ -288,6 +301,7 @@ impl Pages {
                 let pages = LayerPages {
                     keys: Slice::whole(keys, bytes),
                     values: Slice::whole(values, bytes),
+                    page_bytes: Self::page_bytes(config, sched.block_size),
                     group: number,
                     window: kernel_window(group),
                 };

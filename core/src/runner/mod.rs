@@ -1,6 +1,7 @@
 //! Computing a step: the seam between the engine, which decides, and a model on a device, which
 //! computes. Knows nothing of text or of requests beyond the share it is handed.
 
+mod host_pages;
 pub mod input_batch;
 pub mod memory_plan;
 pub mod model_runner;
@@ -27,6 +28,12 @@ pub trait ExecuteModel {
     /// `Err` says that the whole step was not computed: the device failed or is lost. The same
     /// step may be asked for again.
     async fn execute_model(&mut self, output: &SchedulerOutput) -> Result<ModelRunnerOutput>;
+
+    /// Bytes a block takes in all layers of each KV group; empty where the runner cannot move pages
+    /// to the host and back.
+    fn kv_block_bytes(&self) -> Vec<u64> {
+        Vec::new()
+    }
 
     /// What besides tokens decides the keys and values it computes: model, adapter, type of the
     /// cache, numerics class. Requests share blocks inside one engine only, so a runner of one model

@@ -2,6 +2,7 @@
 //! back ids and, where asked for, log-probabilities.
 
 use super::ExecuteModel;
+use super::host_pages::HostPages;
 use super::input_batch::{DecodeSplit, InputBatch, LogitsRow, RowPurpose};
 use super::memory_plan::{MemoryPlan, workspace_sizes};
 use super::program_cache::ProgramCache;
@@ -50,6 +51,7 @@ pub struct ModelRunner<E> {
     split: DecodeSplit,
     plan: MemoryPlan,
     fingerprint: String,
+    host: HostPages,
 }
 
 impl<E: Executor> ModelRunner<E> {
@@ -88,6 +90,7 @@ impl<E: Executor> ModelRunner<E> {
             },
             plan,
             fingerprint: fingerprint(checkpoint),
+            host: HostPages::default(),
         })
     }
 
@@ -161,6 +164,10 @@ impl<E: Executor> ExecuteModel for ModelRunner<E> {
             ))
             .into());
         }
+        self.host.forget(&output.finished_ids);
+        let (executor, pages) = (&mut self.executor, &self.pages);
+        self.host.read(executor, pages, &output.swap_outs).await?;
+        self.host.write(executor, pages, &output.swap_ins)?;
         let tokens = output.total_num_scheduled_tokens() as u32;
         let body = self.programs.body(
             &self.model,
@@ -237,7 +244,17 @@ impl<E: Executor> ExecuteModel for ModelRunner<E> {
             let out = &mut sequences[sequence];
             out.logprobs = out.token_id.map(|id| token_logprobs(&logits, id, top));
         }
+        let returned: Vec<_> = output.swap_ins.iter().map(|t| t.request_id).collect();
+        self.host.forget(&returned);
         Ok(ModelRunnerOutput { sequences })
+    }
+
+    fn kv_block_bytes(&self) -> Vec<u64> {
+        let mut bytes = vec![0; self.groups.len()];
+        for layer in &self.pages.layers {
+            bytes[layer.group] += 2 * layer.page_bytes;
+        }
+        bytes
     }
 
     fn kv_fingerprint(&self) -> String {

@@ -1,11 +1,12 @@
-//! Which beginnings are in the cache already: found by the names of their blocks, or taken over from
-//! a sequence that has computed them. Decides nothing about room.
+//! Which beginnings are in the cache already: found by the names of their blocks, taken over from a
+//! sequence that has computed them, or brought back from the host. Decides nothing about room.
 
 use super::block_hash::BlockHash;
 use super::block_pool::{BlockId, BlockPool, NULL_BLOCK};
 use super::kv_cache_manager::KvCacheManager;
 use super::kv_group::KvGroupSpec;
 use super::request::Request;
+use super::swap::MovedBlock;
 use crate::types::RequestId;
 
 /// Blocks of a request's beginning that hold the right content already.
@@ -115,5 +116,66 @@ impl KvCacheManager {
                 pool.evict(block);
             }
         }
+    }
+
+    /// The blocks a request holds, each with its place; `None` while copies to some are still to be
+    /// made, so that their content is not there yet.
+    pub(super) fn held_blocks(&self, id: RequestId) -> Option<Vec<MovedBlock>> {
+        let mut held = Vec::new();
+        for (group, table) in self.block_tables(id).iter().enumerate() {
+            for (index, &block) in table.iter().enumerate() {
+                if self
+                    .copies
+                    .iter()
+                    .any(|c| (c.group, c.dst) == (group, block))
+                {
+                    return None;
+                }
+                if block != NULL_BLOCK {
+                    held.push(MovedBlock {
+                        group,
+                        index,
+                        block,
+                    });
+                }
+            }
+        }
+        Some(held)
+    }
+
+    /// Leaves out of what was found what a sequence that goes on at `position` does not see.
+    pub(super) fn trim(&self, found: &mut ComputedBlocks, position: usize) {
+        for (group, table) in self.groups.iter().zip(&mut found.block_tables) {
+            let unseen = self.num_unseen(group, position).min(table.len());
+            table[..unseen].fill(NULL_BLOCK);
+        }
+    }
+
+    /// Lengthens the tables of a request to hold `num_tokens` tokens that are in host memory.
+    /// Gives the new blocks, to be filled; there must be room.
+    pub(super) fn restore(&mut self, id: RequestId, num_tokens: usize) -> Vec<MovedBlock> {
+        let unseen = self.groups.iter().map(|g| self.num_unseen(g, num_tokens));
+        let unseen: Vec<_> = unseen.collect();
+        let blocks = num_tokens.div_ceil(self.block_size);
+        let sequence = self
+            .sequences
+            .get_mut(&id)
+            .expect("it shares what was found");
+        let mut moved = Vec::new();
+        for (group, (table, pool)) in sequence.tables.iter_mut().zip(&mut self.pools).enumerate() {
+            let gone = unseen[group].max(table.len());
+            table.resize(gone, NULL_BLOCK);
+            let new = pool
+                .allocate(blocks.saturating_sub(gone))
+                .expect("there is room");
+            let place = |(i, block): (usize, &BlockId)| MovedBlock {
+                group,
+                index: gone + i,
+                block: *block,
+            };
+            moved.extend(new.iter().enumerate().map(place));
+            table.extend(new);
+        }
+        moved
     }
 }

@@ -8,6 +8,18 @@ use crate::config::ModelConfig;
 /// no more workgroups in one (WebGPU's `maxComputeWorkgroupsPerDimension`).
 pub const MAX_BATCHED_TOKENS: usize = 65535;
 
+/// What becomes of a request that gives up its blocks to an older one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PreemptionMode {
+    /// What it loses is computed again.
+    #[default]
+    Recompute,
+    /// Its pages go to host memory, as far as there is room.
+    Swap,
+    /// What is predicted to be cheaper; computed again where nobody predicts.
+    Auto,
+}
+
 /// Limits of one engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerConfig {
@@ -26,6 +38,10 @@ pub struct SchedulerConfig {
     pub max_prefill_chunk: Option<usize>,
     /// Whether requests share the blocks of equal beginnings. No value changes a bit of any answer.
     pub enable_prefix_caching: bool,
+    /// What becomes of preempted requests. No value changes a bit of any answer.
+    pub preemption_mode: PreemptionMode,
+    /// Host memory for pages of preempted requests, bytes.
+    pub swap_space_bytes: u64,
 }
 
 impl Default for SchedulerConfig {
@@ -38,6 +54,8 @@ impl Default for SchedulerConfig {
             num_blocks: 1 + 2048 / 32,
             max_prefill_chunk: None,
             enable_prefix_caching: true,
+            preemption_mode: PreemptionMode::default(),
+            swap_space_bytes: 4 << 30,
         }
     }
 }

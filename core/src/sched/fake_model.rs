@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const VOCAB: u32 = 50;
 pub(super) const EOS: TokenId = 0;
+pub(super) const PAGE_BYTES: u64 = 10;
 
 pub(super) fn config(block_size: usize, num_blocks: usize) -> SchedulerConfig {
     SchedulerConfig {
@@ -18,6 +19,7 @@ pub(super) fn config(block_size: usize, num_blocks: usize) -> SchedulerConfig {
         num_blocks,
         max_prefill_chunk: None,
         enable_prefix_caching: false,
+        ..SchedulerConfig::default()
     }
 }
 
@@ -34,7 +36,8 @@ pub(super) fn windowed(config: SchedulerConfig, windows: &[Option<usize>]) -> Sc
             layers: vec![layer],
             window,
         });
-    Scheduler::new(config, groups.collect()).unwrap()
+    let scheduler = Scheduler::new(config, groups.collect()).unwrap();
+    scheduler.with_block_bytes(vec![PAGE_BYTES; windows.len()])
 }
 
 pub(super) fn request(id: u64, num_prompt_tokens: usize, max_tokens: usize) -> Request {
@@ -54,6 +57,8 @@ pub(super) fn request(id: u64, num_prompt_tokens: usize, max_tokens: usize) -> R
 pub(super) struct FakeModel {
     /// What lies in (group, block, offset): the hash of all tokens up to there.
     pages: BTreeMap<(usize, BlockId, usize), u32>,
+    /// Pages in host memory, by group and index.
+    host: BTreeMap<RequestId, BTreeMap<(usize, usize), Vec<Option<u32>>>>,
     /// Tokens computed so far.
     pub(super) num_computed: usize,
 }
@@ -64,7 +69,54 @@ fn hash(before: u32, id: &TokenId) -> u32 {
 
 impl FakeModel {
     pub(super) fn run(&mut self, step: &SchedulerOutput, s: &Scheduler) -> ModelRunnerOutput {
+        let output = self.run_and_fail(step, s);
+        for transfer in &step.swap_ins {
+            self.host.remove(&transfer.request_id);
+        }
+        output
+    }
+
+    fn swap(&mut self, step: &SchedulerOutput, config: &SchedulerConfig) {
+        for id in &step.finished_ids {
+            self.host.remove(id);
+        }
+        for transfer in &step.swap_outs {
+            let read = |moved: &MovedBlock| {
+                let MovedBlock {
+                    group,
+                    index,
+                    block,
+                } = *moved;
+                let slot = |offset| self.pages.get(&(group, block, offset)).copied();
+                ((group, index), (0..config.block_size).map(slot).collect())
+            };
+            let pages = transfer.blocks.iter().map(read).collect();
+            self.host.entry(transfer.request_id).or_insert(pages);
+        }
+        let held: usize = self.host.values().map(BTreeMap::len).sum();
+        assert!(held as u64 * PAGE_BYTES <= config.swap_space_bytes);
+        for transfer in &step.swap_ins {
+            for moved in &transfer.blocks {
+                let page = &self.host[&transfer.request_id][&(moved.group, moved.index)];
+                for (offset, hash) in page.iter().enumerate() {
+                    let slot = (moved.group, moved.block, offset);
+                    match hash {
+                        Some(hash) => self.pages.insert(slot, *hash),
+                        None => self.pages.remove(&slot),
+                    };
+                }
+            }
+        }
+    }
+
+    /// Computes a step, whose output nobody will see.
+    pub(super) fn run_and_fail(
+        &mut self,
+        step: &SchedulerOutput,
+        s: &Scheduler,
+    ) -> ModelRunnerOutput {
         let config = s.config();
+        self.swap(step, config);
         let at = |share: &ScheduledSequence, group: usize, position: usize| {
             let block = share.block_tables[group][position / config.block_size];
             assert_ne!(block, NULL_BLOCK, "{position} of {}", share.request_id);

@@ -36,7 +36,7 @@ pub struct KvCacheManager {
     pub(super) fingerprint: String,
     pub(super) sequences: BTreeMap<RequestId, SequenceBlocks>,
     /// Copies that no computed step has made yet. Each holds a reference to its source.
-    copies: Vec<BlockCopy>,
+    pub(super) copies: Vec<BlockCopy>,
 }
 
 impl KvCacheManager {

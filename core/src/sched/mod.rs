@@ -13,6 +13,7 @@ pub mod error;
 mod fake_model;
 pub mod kv_cache_manager;
 pub mod kv_group;
+pub mod metrics;
 pub mod output;
 pub mod request;
 pub mod scheduler;
@@ -20,16 +21,21 @@ pub mod scheduler;
 mod scheduler_proptests;
 #[cfg(test)]
 mod scheduler_tests;
+#[cfg(test)]
+mod sharing_tests;
+pub mod swap;
 
 pub use block_hash::BlockHash;
 pub use block_pool::{BlockId, BlockPool};
-pub use config::{ConfigError, MAX_BATCHED_TOKENS, SchedulerConfig};
+pub use config::{ConfigError, MAX_BATCHED_TOKENS, PreemptionMode, SchedulerConfig};
 pub use error::RequestError;
 pub use kv_cache_manager::KvCacheManager;
 pub use kv_group::KvGroupSpec;
+pub use metrics::{CacheMetrics, KvUsage};
 pub use output::{
     BlockCopy, ModelRunnerOutput, SamplingInputs, ScheduledSequence, SchedulerOutput,
     SequenceOutput,
 };
 pub use request::{Request, RequestStatus};
 pub use scheduler::{RequestUpdate, Scheduler};
+pub use swap::{BlockTransfer, LinearPreemptionCost, MovedBlock, PreemptionCost};

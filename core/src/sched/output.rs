@@ -3,6 +3,7 @@
 
 use super::block_pool::BlockId;
 use super::error::RequestError;
+use super::swap::BlockTransfer;
 use crate::types::{RequestId, TokenId, TokenLogprobs};
 
 /// What a sampler must know of a request.
@@ -71,6 +72,12 @@ pub struct BlockCopy {
 pub struct SchedulerOutput {
     /// The sequences, oldest request first.
     pub scheduled: Vec<ScheduledSequence>,
+    /// Pages to read out before anything is written: those of requests preempted since, whose blocks
+    /// may be another's in this step already.
+    pub swap_outs: Vec<BlockTransfer>,
+    /// Pages to write back before anything is copied or read. What the host has of these requests
+    /// may go once the step is done.
+    pub swap_ins: Vec<BlockTransfer>,
     /// Blocks to copy first: where a sequence goes on in a block that others hold, it writes into a
     /// copy of its own.
     pub block_copies: Vec<BlockCopy>,
@@ -78,7 +85,8 @@ pub struct SchedulerOutput {
     /// kept of them may go.
     pub finished_ids: Vec<RequestId>,
     /// Requests that lost their blocks since the last step that was computed; whatever is kept of
-    /// them may go too. They come back from position 0, after a failed step perhaps in this one.
+    /// them on the device may go too. They come back from position 0, or from where they were, after
+    /// a failed step perhaps in this one.
     pub preempted_ids: Vec<RequestId>,
 }
 

@@ -1,15 +1,18 @@
 //! What each step computes. Decides by counters and blocks alone: knows no device, no clock and
 //! no text.
 
+use super::block_pool::BlockId;
 use super::computed_blocks::ComputedBlocks;
 use super::config::{ConfigError, SchedulerConfig};
 use super::error::RequestError;
 use super::kv_cache_manager::KvCacheManager;
 use super::kv_group::KvGroupSpec;
+use super::metrics::{CacheMetrics, KvUsage};
 use super::output::{
     ModelRunnerOutput, SamplingInputs, ScheduledSequence, SchedulerOutput, SequenceOutput,
 };
 use super::request::{Request, RequestStatus};
+use super::swap::{PreemptionCost, SwapSpace};
 use crate::types::{FinishReason, RequestId, TokenId, TokenLogprobs};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -82,12 +85,14 @@ enum Beginning {
 pub struct Scheduler {
     config: SchedulerConfig,
     kv: KvCacheManager,
+    swap: SwapSpace,
     requests: BTreeMap<RequestId, Request>,
     running: Vec<RequestId>,
     waiting: VecDeque<RequestId>,
     /// What the runner has not heard of yet, as no step was computed since.
     finished_ids: Vec<RequestId>,
     preempted_ids: Vec<RequestId>,
+    metrics: CacheMetrics,
 }
 
 impl Scheduler {
@@ -104,12 +109,14 @@ impl Scheduler {
         }
         Ok(Self {
             kv: KvCacheManager::new(groups, &config),
+            swap: SwapSpace::new(&config),
             config,
             requests: BTreeMap::new(),
             running: Vec::new(),
             waiting: VecDeque::new(),
             finished_ids: Vec::new(),
             preempted_ids: Vec::new(),
+            metrics: CacheMetrics::default(),
         })
     }
 
@@ -119,6 +126,48 @@ impl Scheduler {
     pub fn with_fingerprint(mut self, fingerprint: String) -> Self {
         self.kv.set_fingerprint(fingerprint);
         self
+    }
+
+    /// Says how many bytes a block takes in all layers of each group. Without it no page is swapped.
+    #[must_use]
+    pub fn with_block_bytes(mut self, block_bytes: Vec<u64>) -> Self {
+        self.swap.set_block_bytes(block_bytes);
+        self
+    }
+
+    /// Says what bringing back a preempted request costs, for [`PreemptionMode::Auto`].
+    ///
+    /// [`PreemptionMode::Auto`]: super::config::PreemptionMode::Auto
+    pub fn set_preemption_cost(&mut self, cost: Box<dyn PreemptionCost>) {
+        self.swap.set_cost(cost);
+    }
+
+    /// Bytes of preempted requests in host memory.
+    pub fn num_swapped_bytes(&self) -> u64 {
+        self.swap.bytes()
+    }
+
+    /// What the cache was good for so far.
+    pub fn cache_metrics(&self) -> CacheMetrics {
+        self.metrics
+    }
+
+    /// How full the cache is.
+    pub fn kv_usage(&self) -> KvUsage {
+        let block_size = self.config.block_size;
+        let unused = self.running.iter().map(|id| {
+            let tables = self.kv.block_tables(*id);
+            let slots = |table: &Vec<BlockId>| table.len() * block_size;
+            let with_slots = self.requests[id].num_tokens_with_slots();
+            tables
+                .iter()
+                .map(|table| slots(table) - with_slots)
+                .sum::<usize>()
+        });
+        KvUsage {
+            unused_slots: unused.sum(),
+            allocated_slots: block_size * (self.kv.num_usable_blocks() - self.kv.num_free_blocks()),
+        }
     }
 
     /// The limits.
@@ -239,8 +288,12 @@ impl Scheduler {
             && self.running.len() < self.config.max_num_seqs
             && let Some(&id) = self.waiting.front()
         {
-            let found = match self.beginning(id) {
+            let swapped = self.swap.num_tokens(id);
+            let mut found = match self.beginning(id) {
                 Beginning::Found(found) => found,
+                Beginning::Awaited if swapped.is_some() => {
+                    self.kv.get_computed_blocks(&self.requests[&id])
+                }
                 Beginning::Awaited => {
                     let request = self.requests.get_mut(&id).expect("queued requests exist");
                     request.awaits_prompt = true;
@@ -253,11 +306,25 @@ impl Scheduler {
             // All of it must fit now, although only a chunk is computed: else two long prompts
             // would take turns at throwing each other out.
             let num_tokens = self.requests[&id].num_tokens_with_spec();
+            // Less than a block is sooner computed than brought back.
+            let swapped =
+                swapped.filter(|n| *n >= found.num_cached_tokens + self.config.block_size);
+            if let Some(start) = swapped {
+                found = self.kv.get_computed_blocks(&self.requests[&id]);
+                self.kv.trim(&mut found, start);
+            }
             if !self.kv.has_room_for(num_tokens, &found) {
                 break;
             }
-            let start = found.num_cached_tokens;
+            let start = swapped.unwrap_or(found.num_cached_tokens);
             self.begin(id, found);
+            let moved = match swapped {
+                Some(_) => self.kv.restore(id, start),
+                None => Vec::new(),
+            };
+            self.swap.swap_in(id, moved);
+            let request = self.requests.get_mut(&id).expect("queued requests exist");
+            request.num_computed_tokens = start;
             let num_new = self.num_new_tokens(&self.requests[&id], token_budget);
             let end = (start + num_new).min(self.kv.max_num_tokens(id, start));
             let fits = end > start && self.kv.allocate_slots(id, start..end);
@@ -268,8 +335,11 @@ impl Scheduler {
             token_budget -= end - start;
         }
 
+        let (swap_outs, swap_ins) = self.swap.transfers();
         SchedulerOutput {
             scheduled,
+            swap_outs,
+            swap_ins,
             block_copies: self.kv.copies().to_vec(),
             finished_ids: self.finished_ids.clone(),
             preempted_ids: self.preempted_ids.clone(),
@@ -290,7 +360,9 @@ impl Scheduler {
             .retain(|id| !step.finished_ids.contains(id));
         self.preempted_ids
             .retain(|id| !step.preempted_ids.contains(id));
+        self.metrics.num_copied_blocks += step.block_copies.len() as u64;
         self.kv.copied(&step.block_copies);
+        self.swap.moved(&step.swap_outs, &step.swap_ins);
         let mut outputs = output.sequences.into_iter();
         let mut updates = Vec::with_capacity(step.scheduled.len());
         for share in &step.scheduled {
@@ -327,6 +399,7 @@ impl Scheduler {
             (*id, next..request.num_tokens_with_slots())
         });
         self.kv.check_integrity(&sequences.collect())?;
+        self.swap.check_integrity(|id| self.running.contains(&id))?;
         let order: Vec<_> = self.running.iter().chain(&self.waiting).collect();
         if !order.is_sorted() {
             return Err(format!("requests are out of order of arrival: {order:?}"));
@@ -388,9 +461,11 @@ impl Scheduler {
     fn begin(&mut self, id: RequestId, found: ComputedBlocks) {
         let request = self.requests.get_mut(&id).expect("queued requests exist");
         request.num_computed_tokens = found.num_cached_tokens;
-        request
-            .num_cached_tokens
-            .get_or_insert(found.num_cached_tokens);
+        if request.num_cached_tokens.is_none() {
+            request.num_cached_tokens = Some(found.num_cached_tokens);
+            self.metrics.prefix_cache_queries += request.num_tokens() as u64;
+            self.metrics.prefix_cache_hits += found.num_cached_tokens as u64;
+        }
         request.awaits_prompt = false;
         request.status = RequestStatus::Running;
         self.kv.share(id, found);
@@ -436,6 +511,11 @@ impl Scheduler {
     /// The request has left `running` already; it was the newest there, so it is now the oldest of
     /// those that wait.
     fn preempt(&mut self, id: RequestId) {
+        let blocks = self.kv.held_blocks(id);
+        match self.swap.swap_out(&self.requests[&id], blocks) {
+            true => self.metrics.num_preemptions_swap += 1,
+            false => self.metrics.num_preemptions_recompute += 1,
+        }
         self.kv.free(id);
         let request = self.requests.get_mut(&id).expect("running requests exist");
         (request.num_computed_tokens, request.num_scheduled_tokens) = (0, 0);
@@ -447,7 +527,8 @@ impl Scheduler {
 
     fn remove(&mut self, id: RequestId) -> Option<Request> {
         let mut request = self.requests.remove(&id)?;
-        if request.status == RequestStatus::Running {
+        let swapped = self.swap.forget(id);
+        if request.status == RequestStatus::Running || swapped {
             self.finished_ids.push(id);
         }
         request.status = RequestStatus::Finished;

@@ -18,7 +18,8 @@ enum Op {
         n: u64,
     },
     Step,
-    FailedStep,
+    /// Fails before anything happens, or after all of it did.
+    FailedStep(bool),
     Abort(prop::sample::Index),
     AbortMidStep(prop::sample::Index),
 }
@@ -32,7 +33,7 @@ fn op() -> impl Strategy<Value = Op> {
             }
         ),
         8 => Just(Op::Step),
-        1 => Just(Op::FailedStep),
+        1 => any::<bool>().prop_map(Op::FailedStep),
         1 => index().prop_map(Op::Abort),
         1 => index().prop_map(Op::AbortMidStep),
     ]
@@ -84,6 +85,12 @@ const WINDOWS: [&[Option<usize>]; 7] = [
     &[Some(7), None, Some(50)],
 ];
 
+const MODES: [PreemptionMode; 3] = [
+    PreemptionMode::Recompute,
+    PreemptionMode::Swap,
+    PreemptionMode::Auto,
+];
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
@@ -97,12 +104,19 @@ proptest! {
         max_prefill_chunk in prop::option::of(1usize..40),
         windows in prop::sample::select(WINDOWS.to_vec()),
         enable_prefix_caching in any::<bool>(),
+        preemption_mode in prop::sample::select(MODES.to_vec()),
+        swap_space_bytes in 0u64..200,
     ) {
         let config = SchedulerConfig {
             max_num_seqs, max_num_batched_tokens, max_prefill_chunk, enable_prefix_caching,
+            preemption_mode, swap_space_bytes,
             ..config(block_size, num_blocks)
         };
         let mut s = windowed(config, windows);
+        s.set_preemption_cost(Box::new(LinearPreemptionCost {
+            seconds_per_token: 1.0,
+            seconds_per_byte: 0.5,
+        }));
         let mut model = FakeModel::default();
         let mut live: BTreeMap<RequestId, (Request, Outcome)> = BTreeMap::new();
         let mut over = Vec::new();
@@ -143,7 +157,12 @@ proptest! {
                     next_id += 1;
                 }
                 Op::Step => settle(step(&mut s, &mut model), &mut live, &mut over),
-                Op::FailedStep => drop(s.schedule()),
+                Op::FailedStep(computed) => {
+                    let out = s.schedule();
+                    if computed {
+                        model.run_and_fail(&out, &s);
+                    }
+                }
                 Op::Abort(index) if !live.is_empty() => {
                     let id = *live.keys().nth(index.index(live.len())).unwrap();
                     live.remove(&id);
@@ -161,6 +180,9 @@ proptest! {
                 Op::Abort(_) | Op::AbortMidStep(_) => {}
             }
             s.check_integrity().map_err(TestCaseError::fail)?;
+            let usage = s.kv_usage();
+            prop_assert!(usage.unused_slots <= usage.allocated_slots);
+            prop_assert!(usage.unused_slots <= max_num_seqs * windows.len() * (block_size - 1));
         }
         // Each step computes at least one token of the oldest request, so this many are enough
         // even if every other one is thrown out and starts again.
@@ -171,6 +193,8 @@ proptest! {
         prop_assert_eq!(live.len(), 0);
         prop_assert_eq!(s.num_unfinished_requests(), 0);
         prop_assert_eq!(s.kv_cache().num_free_blocks(), s.kv_cache().num_usable_blocks());
+        prop_assert_eq!(s.num_swapped_bytes(), 0);
+        prop_assert_eq!(s.kv_usage(), KvUsage::default());
         for (request, outcome) in over {
             let reference = alone(request);
             prop_assert_eq!(outcome.tokens, reference.tokens);

@@ -3,6 +3,8 @@
 
 #![allow(missing_docs, reason = "a test binary has no public surface")]
 
+mod sharing;
+
 use twoclock_core::clock::ManualClock;
 use twoclock_core::engine::EngineCore;
 use twoclock_core::error::Error;
@@ -104,6 +106,7 @@ fn logits(
         block_size,
         num_blocks: 1 + 256 / block_size,
         enable_prefix_caching: false,
+        ..SchedulerConfig::default()
     };
     let (executor, logits) = LogitsBits::new(device, checkpoint.config.vocab_size);
     let options = RunnerOptions::default();
@@ -185,89 +188,6 @@ fn experts_split_into_windows() {
     let mut reference = CpuExecutor::new(small(&Caps::reference()));
     let refused = Experts::load(&mut reference, &tensors).map(|_| ());
     assert!(matches!(refused, Err(Error::DoesNotFit(_))), "{refused:?}");
-}
-
-#[test]
-fn shared_pages_give_the_same_bits() {
-    let checkpoint = tiny().windowed(11, &[true, false, true]);
-    let run = |enable_prefix_caching| {
-        let config = SchedulerConfig {
-            max_model_len: 128,
-            max_num_batched_tokens: 64,
-            block_size: 16,
-            num_blocks: 1 + 256 / 16,
-            enable_prefix_caching,
-            ..SchedulerConfig::default()
-        };
-        let (executor, logits) = LogitsBits::new(device(), checkpoint.config.vocab_size);
-        let options = RunnerOptions::default();
-        let runner =
-            ModelRunner::load(executor, &checkpoint, &config, options, |_| ()).expect("loads");
-        let clock = ManualClock::default();
-        let mut engine =
-            EngineCore::new(runner, clock, &checkpoint.config, config).expect("an engine");
-        let mut cached = Vec::new();
-        for len in [50, 49, 70] {
-            let params = SamplingParams {
-                max_tokens: 9,
-                ignore_eos: true,
-                logprobs: Some(0),
-                ..SamplingParams::default()
-            };
-            let request = ((1..=len).collect::<Vec<u32>>(), params);
-            let answers = pollster::block_on(engine.generate(vec![request]));
-            let answer = answers.expect("a device").remove(0).expect("an answer");
-            cached.push(answer.num_cached_tokens);
-        }
-        let rows = logits.take();
-        assert_eq!(rows.len(), 27);
-        (rows, cached)
-    };
-    let (plain, (shared, cached)) = (run(false), run(true));
-    assert_eq!(cached, [0, 48, 48]);
-    assert!(plain == (shared, vec![0; 3]));
-}
-
-#[test]
-fn answers_of_one_prompt_are_those_of_requests_alone() {
-    let checkpoint = tiny().windowed(11, &[true, false, true]);
-    let run = |n: usize, seed: u64| {
-        let config = SchedulerConfig {
-            max_model_len: 128,
-            max_num_batched_tokens: 64,
-            block_size: 16,
-            num_blocks: 1 + 256 / 16,
-            ..SchedulerConfig::default()
-        };
-        let (executor, logits) = LogitsBits::new(device(), checkpoint.config.vocab_size);
-        let options = RunnerOptions::default();
-        let runner =
-            ModelRunner::load(executor, &checkpoint, &config, options, |_| ()).expect("loads");
-        let clock = ManualClock::default();
-        let mut engine =
-            EngineCore::new(runner, clock, &checkpoint.config, config).expect("an engine");
-        let params = SamplingParams {
-            max_tokens: 9,
-            ignore_eos: true,
-            temperature: 1.0,
-            logprobs: Some(0),
-            n,
-            seed,
-            ..SamplingParams::default()
-        };
-        let answers = pollster::block_on(engine.generate(vec![((1..=43).collect(), params)]));
-        for (index, answer) in answers.expect("a device").into_iter().enumerate() {
-            let cached = answer.expect("an answer").num_cached_tokens;
-            assert_eq!(cached, if index == 0 { 0 } else { 42 });
-        }
-        let mut rows = logits.take();
-        rows.sort_unstable();
-        rows
-    };
-    let mut alone = [run(1, 3), run(1, 4)].concat();
-    alone.sort_unstable();
-    assert_eq!(alone.len(), 18);
-    assert!(run(2, 3) == alone);
 }
 
 #[test]

@@ -1,0 +1,93 @@
+//! Pages of preempted requests in host memory: read out of the device before a step may overwrite
+//! them, written back before a step reads them. Knows where a layer's pages lie, no request's tokens.
+
+use crate::error::Result;
+use crate::model::Pages;
+use crate::sched::{BlockTransfer, MovedBlock};
+use crate::types::RequestId;
+use std::collections::BTreeMap;
+use twoclock_shaders::executor::{Executor, ExecutorError};
+use twoclock_shaders::program::Slice;
+
+/// Pages by request, group and index; of each the keys and values of the group's layers in order.
+#[derive(Debug, Default)]
+pub(super) struct HostPages {
+    held: BTreeMap<RequestId, BTreeMap<(usize, usize), Vec<Vec<u8>>>>,
+}
+
+impl HostPages {
+    /// Drops what is held of requests that are over.
+    pub(super) fn forget(&mut self, ids: &[RequestId]) {
+        for id in ids {
+            self.held.remove(id);
+        }
+    }
+
+    /// Reads pages out. What is held of a request already stands: it was read for a step that then
+    /// failed, and its pages may have been written since.
+    pub(super) async fn read(
+        &mut self,
+        executor: &mut impl Executor,
+        pages: &Pages,
+        transfers: &[BlockTransfer],
+    ) -> Result<()> {
+        for transfer in transfers {
+            if self.held.contains_key(&transfer.request_id) {
+                continue;
+            }
+            let mut reads = Vec::new();
+            for moved in &transfer.blocks {
+                for window in windows(pages, moved) {
+                    let range = window.offset..window.offset + window.bytes;
+                    reads.push(executor.read(window.buffer, range));
+                }
+            }
+            let mut reads = reads.into_iter();
+            let mut held = BTreeMap::new();
+            for moved in &transfer.blocks {
+                let mut bytes = Vec::new();
+                for read in reads.by_ref().take(windows(pages, moved).count()) {
+                    bytes.push(read.await?);
+                }
+                held.insert((moved.group, moved.index), bytes);
+            }
+            self.held.insert(transfer.request_id, held);
+        }
+        Ok(())
+    }
+
+    /// Writes pages back; they stay held until [`forget`](Self::forget).
+    pub(super) fn write(
+        &self,
+        executor: &mut impl Executor,
+        pages: &Pages,
+        transfers: &[BlockTransfer],
+    ) -> Result<()> {
+        for transfer in transfers {
+            let held = self.held.get(&transfer.request_id);
+            for moved in &transfer.blocks {
+                let bytes = held.and_then(|held| held.get(&(moved.group, moved.index)));
+                let bytes = bytes.ok_or_else(|| {
+                    ExecutorError::Invalid(format!(
+                        "block {} of {} is not in host memory",
+                        moved.index, transfer.request_id
+                    ))
+                })?;
+                for (window, bytes) in windows(pages, moved).zip(bytes) {
+                    executor.write(window.buffer, window.offset, bytes)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A block's page of keys and of values in each layer of its group.
+fn windows(pages: &Pages, moved: &MovedBlock) -> impl Iterator<Item = Slice> {
+    let MovedBlock { group, block, .. } = *moved;
+    let of_group = pages
+        .layers
+        .iter()
+        .filter(move |layer| layer.group == group);
+    of_group.flat_map(move |layer| layer.page(block))
+}

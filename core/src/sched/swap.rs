@@ -1,0 +1,205 @@
+//! Preempted requests whose pages wait in host memory instead of being computed again: which, how
+//! much they take, and which is predicted to be cheaper. Knows no page's content and moves nothing.
+
+use super::block_pool::BlockId;
+use super::config::{PreemptionMode, SchedulerConfig};
+use super::request::Request;
+use crate::types::RequestId;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A page that moves between the device and the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MovedBlock {
+    /// KV group.
+    pub group: usize,
+    /// Which of the sequence's blocks it is.
+    pub index: usize,
+    /// Where it lies on the device.
+    pub block: BlockId,
+}
+
+/// Pages of one request that move in a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockTransfer {
+    /// Whose.
+    pub request_id: RequestId,
+    /// Which; none where the host's copies are just to be dropped.
+    pub blocks: Vec<MovedBlock>,
+}
+
+/// What bringing a preempted request back is predicted to cost, in any unit of time.
+pub trait PreemptionCost: fmt::Debug {
+    /// Computing so many tokens again.
+    fn recompute(&self, num_tokens: usize) -> f64;
+    /// Moving so many bytes to the host and back.
+    fn swap(&self, bytes: u64) -> f64;
+}
+
+/// Costs proportional to tokens and to bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinearPreemptionCost {
+    /// Of computing a token.
+    pub seconds_per_token: f64,
+    /// Of moving a byte, one way.
+    pub seconds_per_byte: f64,
+}
+
+impl PreemptionCost for LinearPreemptionCost {
+    fn recompute(&self, num_tokens: usize) -> f64 {
+        self.seconds_per_token * num_tokens as f64
+    }
+
+    fn swap(&self, bytes: u64) -> f64 {
+        2.0 * self.seconds_per_byte * bytes as f64
+    }
+}
+
+/// Pages of one request in host memory.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// Tokens computed when it was preempted.
+    num_tokens: usize,
+    bytes: u64,
+    /// It is on its way back; the host keeps its pages until a step with them is done.
+    returning: bool,
+}
+
+/// What is in host memory, by the scheduler's books.
+#[derive(Debug)]
+pub(super) struct SwapSpace {
+    mode: PreemptionMode,
+    max_bytes: u64,
+    /// Bytes a block, in all layers of each group; empty where pages cannot be moved.
+    block_bytes: Vec<u64>,
+    cost: Option<Box<dyn PreemptionCost>>,
+    held: BTreeMap<RequestId, Held>,
+    /// Not yet done by a step.
+    outs: Vec<BlockTransfer>,
+    ins: Vec<BlockTransfer>,
+}
+
+impl SwapSpace {
+    pub(super) fn new(config: &SchedulerConfig) -> Self {
+        Self {
+            mode: config.preemption_mode,
+            max_bytes: config.swap_space_bytes,
+            block_bytes: Vec::new(),
+            cost: None,
+            held: BTreeMap::new(),
+            outs: Vec::new(),
+            ins: Vec::new(),
+        }
+    }
+
+    pub(super) fn set_block_bytes(&mut self, block_bytes: Vec<u64>) {
+        self.block_bytes = block_bytes;
+    }
+
+    pub(super) fn set_cost(&mut self, cost: Box<dyn PreemptionCost>) {
+        self.cost = Some(cost);
+    }
+
+    /// Decides about a request that gives up these blocks, and notes its transfer where it goes to
+    /// the host; `None` are blocks whose content is not there yet. Gives back whether it does.
+    pub(super) fn swap_out(&mut self, request: &Request, blocks: Option<Vec<MovedBlock>>) -> bool {
+        let request_id = request.id();
+        if let Some(held) = self.held.get_mut(&request_id) {
+            // Its return was never computed, so the host has it all.
+            held.returning = false;
+            self.ins
+                .retain(|transfer| transfer.request_id != request_id);
+            return true;
+        }
+        let Some(blocks) = blocks else {
+            return false;
+        };
+        let num_tokens = request.num_computed_tokens();
+        let bytes = blocks.iter().map(|moved| self.block_bytes.get(moved.group));
+        let Some(bytes) = bytes.sum::<Option<u64>>().filter(|bytes| *bytes > 0) else {
+            return false;
+        };
+        let cheaper = match (self.mode, &self.cost) {
+            (PreemptionMode::Recompute, _) | (PreemptionMode::Auto, None) => false,
+            (PreemptionMode::Swap, _) => true,
+            (PreemptionMode::Auto, Some(cost)) => cost.swap(bytes) < cost.recompute(num_tokens),
+        };
+        if !cheaper || bytes > self.max_bytes.saturating_sub(self.bytes()) {
+            return false;
+        }
+        let held = Held {
+            num_tokens,
+            bytes,
+            returning: false,
+        };
+        self.held.insert(request_id, held);
+        self.outs.push(BlockTransfer { request_id, blocks });
+        true
+    }
+
+    /// Tokens of a preempted request whose pages are in host memory.
+    pub(super) fn num_tokens(&self, id: RequestId) -> Option<usize> {
+        let held = self.held.get(&id).filter(|held| !held.returning)?;
+        Some(held.num_tokens)
+    }
+
+    /// A request comes back, with these blocks from the host.
+    pub(super) fn swap_in(&mut self, request_id: RequestId, blocks: Vec<MovedBlock>) {
+        if let Some(held) = self.held.get_mut(&request_id) {
+            held.returning = true;
+            self.ins.push(BlockTransfer { request_id, blocks });
+        }
+    }
+
+    /// Transfers to the host and from it that the next step is to make.
+    pub(super) fn transfers(&self) -> (Vec<BlockTransfer>, Vec<BlockTransfer>) {
+        (self.outs.clone(), self.ins.clone())
+    }
+
+    /// These transfers were made.
+    pub(super) fn moved(&mut self, outs: &[BlockTransfer], ins: &[BlockTransfer]) {
+        self.outs.retain(|transfer| !outs.contains(transfer));
+        let held = &mut self.held;
+        self.ins.retain(|transfer| {
+            let made = ins.contains(transfer);
+            if made {
+                held.remove(&transfer.request_id);
+            }
+            !made
+        });
+    }
+
+    /// A request is over. Gives back whether the host has anything of it.
+    pub(super) fn forget(&mut self, id: RequestId) -> bool {
+        self.outs.retain(|transfer| transfer.request_id != id);
+        self.ins.retain(|transfer| transfer.request_id != id);
+        self.held.remove(&id).is_some()
+    }
+
+    /// Bytes in host memory, those on their way included.
+    pub(super) fn bytes(&self) -> u64 {
+        self.held.values().map(|held| held.bytes).sum()
+    }
+
+    /// Checks that the books are kept within their bound, and that what returns is of a request
+    /// that runs and all else of one that does not.
+    pub(super) fn check_integrity(&self, runs: impl Fn(RequestId) -> bool) -> Result<(), String> {
+        if self.bytes() > self.max_bytes {
+            return Err(format!("{} bytes are swapped out", self.bytes()));
+        }
+        for (id, held) in &self.held {
+            let returns = self.ins.iter().filter(|t| t.request_id == *id).count();
+            if returns != usize::from(held.returning) || runs(*id) != held.returning {
+                return Err(format!("{id} is in host memory, but {held:?}"));
+            }
+        }
+        let transfers = self.outs.iter().chain(&self.ins);
+        match transfers
+            .clone()
+            .find(|t| !self.held.contains_key(&t.request_id))
+        {
+            Some(lost) => Err(format!("{} moves, but has nothing", lost.request_id)),
+            None => Ok(()),
+        }
+    }
+}
