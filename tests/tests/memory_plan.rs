@@ -151,3 +151,48 @@ fn what_does_not_fit_is_refused_with_the_arithmetic() {
     let expected = "one layer's keys of 33554400 tokens would take 8192.0 MiB";
     assert!(error.contains(expected), "{error}");
 }
+
+#[test]
+fn a_shape_that_no_kernel_computes_is_refused_before_it_is_counted() {
+    let widest = Synthetic {
+        num_attention_heads: 1,
+        num_key_value_heads: 1,
+        head_dim: 256,
+        ..Synthetic::borders()
+    };
+    let plan = |shape: Synthetic| {
+        let config = SchedulerConfig {
+            max_model_len: 768,
+            ..SchedulerConfig::default()
+        };
+        MemoryPlan::new(&Caps::reference(), &shape.checkpoint(), &config)
+    };
+    plan(widest).expect("a plan");
+    for (shape, words) in [
+        (
+            Synthetic {
+                head_dim: 260,
+                ..widest
+            },
+            "head_dim is 260",
+        ),
+        (
+            Synthetic {
+                hidden_size: 322,
+                ..widest
+            },
+            "hidden_size is 322",
+        ),
+        (
+            Synthetic {
+                intermediate_size: 577,
+                ..widest
+            },
+            "intermediate_size is 577",
+        ),
+    ] {
+        let refused = plan(shape).expect_err("no kernel computes it").to_string();
+        assert!(refused.contains(words), "{refused}");
+        assert!(refused.contains("a multiple of 4"), "{refused}");
+    }
+}

@@ -28,11 +28,19 @@ const ROUTER: &str = "mlp.gate";
 /// The projections of an expert.
 const EXPERT: [&str; 3] = ["gate_proj", "up_proj", "down_proj"];
 
-/// Checks what the kernels ask of a shape.
+/// Checks what the kernels ask of a model's shape.
 ///
 /// # Errors
 /// The first number no kernel computes.
-pub fn check(config: &ModelConfig) -> Result<(), ConfigError> {
+pub fn check(checkpoint: &Checkpoint) -> Result<(), WeightsError> {
+    let table = checkpoint.tensor("model.embed_tokens.weight")?;
+    check_shape(&checkpoint.config).map_err(|source| WeightsError::Config {
+        file: table.source.name().to_owned(),
+        source,
+    })
+}
+
+fn check_shape(config: &ModelConfig) -> Result<(), ConfigError> {
     let most = |field, found: usize, most: usize| {
         if found.is_multiple_of(4) && found <= most {
             return Ok(());
@@ -240,12 +248,9 @@ pub fn load(
     positions: usize,
     mut progress: impl FnMut(f32),
 ) -> Result<Decoder> {
+    check(checkpoint)?;
     let config = checkpoint.config.clone();
     let table = checkpoint.tensor("model.embed_tokens.weight")?;
-    check(&config).map_err(|source| WeightsError::Config {
-        file: table.source.name().to_owned(),
-        source,
-    })?;
     let source = Source {
         checkpoint,
         config: &config,

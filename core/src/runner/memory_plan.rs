@@ -58,11 +58,12 @@ impl MemoryPlan {
     /// Counts a checkpoint under these limits.
     ///
     /// # Errors
-    /// Limits that mean nothing or reach beyond the model; a checkpoint without its tensors; limits
-    /// under which one buffer exceeds what the device binds.
+    /// Limits that mean nothing or reach beyond the model; a checkpoint without its tensors, or of a
+    /// shape no kernel computes; limits under which one buffer exceeds what the device binds.
     pub fn new(caps: &Caps, checkpoint: &Checkpoint, sched: &SchedulerConfig) -> Result<Self> {
         let config = &checkpoint.config;
         sched.validate_for(config)?;
+        loader::check(checkpoint)?;
         let sizes = workspace_sizes(config, caps, sched);
         let table = rope::table_bytes(config, sched.max_model_len);
         bindable(caps, "the rotary table", table)?;
