@@ -9,10 +9,13 @@ use std::collections::BTreeMap;
 use twoclock_shaders::executor::{Executor, ExecutorError};
 use twoclock_shaders::program::Slice;
 
-/// Pages by request, group and index; of each the keys and values of the group's layers in order.
+/// A request's pages by group and index; of each the keys and values of the group's layers in order.
+type Held = BTreeMap<(usize, usize), Vec<Vec<u8>>>;
+
+/// Pages by request.
 #[derive(Debug, Default)]
 pub(super) struct HostPages {
-    held: BTreeMap<RequestId, BTreeMap<(usize, usize), Vec<Vec<u8>>>>,
+    held: BTreeMap<RequestId, Held>,
 }
 
 impl HostPages {

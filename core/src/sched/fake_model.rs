@@ -50,6 +50,9 @@ pub(super) fn request(id: u64, num_prompt_tokens: usize, max_tokens: usize) -> R
     Request::new(RequestId(id), prompt.collect(), params, &[EOS])
 }
 
+/// What pages hold, by group and index.
+type HostPages = BTreeMap<(usize, usize), Vec<Option<u32>>>;
+
 /// Draws tokens by a hash of what came before, and holds a cache of its own to what the scheduler
 /// promises: what a query sees must be where the block tables of its groups say, with the content
 /// that the sequence's own tokens give it.
@@ -57,8 +60,8 @@ pub(super) fn request(id: u64, num_prompt_tokens: usize, max_tokens: usize) -> R
 pub(super) struct FakeModel {
     /// What lies in (group, block, offset): the hash of all tokens up to there.
     pages: BTreeMap<(usize, BlockId, usize), u32>,
-    /// Pages in host memory, by group and index.
-    host: BTreeMap<RequestId, BTreeMap<(usize, usize), Vec<Option<u32>>>>,
+    /// Pages in host memory.
+    host: BTreeMap<RequestId, HostPages>,
     /// Tokens computed so far.
     pub(super) num_computed: usize,
 }
