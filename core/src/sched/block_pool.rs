@@ -111,6 +111,12 @@ impl BlockPool {
         }
     }
 
+    /// Forgets what all blocks hold.
+    pub fn evict_all(&mut self) {
+        self.cached.clear();
+        self.blocks.iter_mut().for_each(|block| block.hash = None);
+    }
+
     /// Takes `n` blocks, each with one reference, least recently used first; all or none. What they
     /// held is forgotten.
     pub fn allocate(&mut self, n: usize) -> Option<Vec<BlockId>> {

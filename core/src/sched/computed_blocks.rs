@@ -109,6 +109,11 @@ impl KvCacheManager {
         sequence.num_known = known.end.max(sequence.num_known);
     }
 
+    /// Forgets the content of all blocks.
+    pub fn evict_all(&mut self) {
+        self.pools.iter_mut().for_each(BlockPool::evict_all);
+    }
+
     /// Forgets the content of all blocks a request holds: what it computed is not to be trusted.
     pub fn evict(&mut self, id: RequestId) {
         for (table, pool) in self.block_tables(id).to_vec().iter().zip(&mut self.pools) {

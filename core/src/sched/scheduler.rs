@@ -232,6 +232,17 @@ impl Scheduler {
         self.remove(id)
     }
 
+    /// Nothing written to the device is there any more, nor what the runner had on the host: every
+    /// request is computed again from its tokens, and nothing is found that was computed before.
+    pub fn forget_device(&mut self) {
+        for id in std::mem::take(&mut self.running).into_iter().rev() {
+            self.kv.free(id);
+            self.wait_again(id);
+        }
+        self.kv.evict_all();
+        self.swap.forget_all();
+    }
+
     /// Decides the next step. What it schedules counts as computed only with
     /// [`update_from_output`](Self::update_from_output); a step that failed is scheduled again.
     pub fn schedule(&mut self) -> SchedulerOutput {
@@ -517,12 +528,16 @@ impl Scheduler {
             false => self.metrics.num_preemptions_recompute += 1,
         }
         self.kv.free(id);
+        self.wait_again(id);
+        self.preempted_ids.push(id);
+    }
+
+    fn wait_again(&mut self, id: RequestId) {
         let request = self.requests.get_mut(&id).expect("running requests exist");
         (request.num_computed_tokens, request.num_scheduled_tokens) = (0, 0);
         request.awaits_prompt = false;
         request.status = RequestStatus::Preempted;
         self.waiting.push_front(id);
-        self.preempted_ids.push(id);
     }
 
     fn remove(&mut self, id: RequestId) -> Option<Request> {

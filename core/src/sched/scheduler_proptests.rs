@@ -20,6 +20,7 @@ enum Op {
     Step,
     /// Fails before anything happens, or after all of it did.
     FailedStep(bool),
+    LostDevice,
     Abort(prop::sample::Index),
     AbortMidStep(prop::sample::Index),
 }
@@ -34,6 +35,7 @@ fn op() -> impl Strategy<Value = Op> {
         ),
         8 => Just(Op::Step),
         1 => any::<bool>().prop_map(Op::FailedStep),
+        1 => Just(Op::LostDevice),
         1 => index().prop_map(Op::Abort),
         1 => index().prop_map(Op::AbortMidStep),
     ]
@@ -157,6 +159,10 @@ proptest! {
                     next_id += 1;
                 }
                 Op::Step => settle(step(&mut s, &mut model), &mut live, &mut over),
+                Op::LostDevice => {
+                    s.forget_device();
+                    model = FakeModel::default();
+                }
                 Op::FailedStep(computed) => {
                     let out = s.schedule();
                     if computed {

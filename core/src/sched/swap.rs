@@ -176,6 +176,13 @@ impl SwapSpace {
         self.held.remove(&id).is_some()
     }
 
+    /// The host has nothing any more.
+    pub(super) fn forget_all(&mut self) {
+        self.held.clear();
+        self.outs.clear();
+        self.ins.clear();
+    }
+
     /// Bytes in host memory, those on their way included.
     pub(super) fn bytes(&self) -> u64 {
         self.held.values().map(|held| held.bytes).sum()
