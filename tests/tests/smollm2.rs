@@ -5,6 +5,10 @@
 
 #![allow(missing_docs, reason = "a test binary has no public surface")]
 
+use std::time::Instant;
+use twoclock_core::clock::ManualClock;
+use twoclock_core::engine::EngineCore;
+use twoclock_core::runner::{ModelRunner, RunnerOptions};
 use twoclock_core::sched::SchedulerConfig;
 use twoclock_core::types::SamplingParams;
 use twoclock_core::weights::Checkpoint;
@@ -77,4 +81,48 @@ fn the_same_bits_however_served() {
             assert_eq!(ours.logprobs, theirs.logprobs, "{what}");
         }
     }
+}
+
+/// A prompt of 512 shared and 32 own tokens is answered in a fraction of the time the first takes.
+#[test]
+fn a_shared_beginning_is_not_waited_for() {
+    let checkpoint = checkpoint();
+    let config = SchedulerConfig {
+        max_num_batched_tokens: 544,
+        ..SchedulerConfig::default()
+    };
+    let mut gpu = gpu();
+    let runner = ModelRunner::load(
+        &mut *gpu,
+        &checkpoint,
+        &config,
+        RunnerOptions::default(),
+        |_| (),
+    );
+    let (runner, clock) = (runner.expect("loads"), ManualClock::default());
+    let mut engine = EngineCore::new(runner, clock, &checkpoint.config, config).expect("an engine");
+    let text = Reference::read("smollm2.json").text();
+    let shared: Vec<u32> = text.iter().copied().cycle().take(512).collect();
+    // The first one of another beginning, for what only the first step takes.
+    let mut first_token = |shared: &[u32], own: u32| {
+        let params = SamplingParams {
+            max_tokens: 1,
+            ..SamplingParams::default()
+        };
+        let ids = [shared, &[own; 32]].concat();
+        let start = Instant::now();
+        let answers = pollster::block_on(engine.generate(vec![(ids, params)]));
+        let seconds = start.elapsed().as_secs_f64();
+        let answer = answers.expect("a device").remove(0).expect("an answer");
+        (seconds, answer.num_cached_tokens)
+    };
+    first_token(&text[100..200], 9);
+    let (first, none) = first_token(&shared, 10);
+    let again: Vec<_> = (11..14).map(|own| first_token(&shared, own)).collect();
+    assert_eq!(none, 0);
+    assert!(again.iter().all(|(_, cached)| *cached == 512));
+    let best = again.iter().map(|(seconds, _)| *seconds);
+    let best = best.fold(f64::INFINITY, f64::min);
+    println!("first token after {first:.3} s, then after {best:.3} s");
+    assert!(best <= 0.15 * first, "{best} s of {first} s");
 }

@@ -180,3 +180,44 @@ fn a_window_fits_where_the_whole_does_not() {
     assert_eq!(kv.never_fits(7 * 16), None, "never longer than its window");
     assert_eq!(kv.never_fits(7 * 16 + 1), Some((8, 7)));
 }
+
+/// Shares the first 20 tokens of `from` with `to`, which then writes the next one.
+fn fork(kv: &mut KvCacheManager, from: RequestId, to: RequestId) {
+    let found = kv.shared_blocks(from, 20).expect("all is there");
+    kv.share(to, found);
+    assert!(kv.allocate_slots(to, 20..21));
+}
+
+#[test]
+fn a_copy_is_never_made_of_a_copy_not_yet_made() {
+    let mut kv = manager(&[None]);
+    let [a, b, c] = [0, 1, 2].map(RequestId);
+    assert!(kv.allocate_slots(a, 0..20));
+    fork(&mut kv, a, b);
+    kv.free(a);
+    fork(&mut kv, b, c);
+    let last = |id| kv.block_tables(id)[0][1];
+    let copies: Vec<_> = kv.copies().iter().map(|c| (c.src, c.dst)).collect();
+    assert_eq!(copies, [(2, last(b)), (2, last(c))]);
+    let both = BTreeMap::from([(b, 20..21), (c, 20..21)]);
+    kv.check_integrity(&both).unwrap();
+    kv.copied(&kv.copies().to_vec());
+    kv.check_integrity(&both).unwrap();
+    kv.free(b);
+    kv.free(c);
+    assert_eq!(kv.num_free_blocks(), 7);
+}
+
+#[test]
+fn who_writes_into_a_known_block_alone_makes_it_unknown() {
+    let mut kv = manager(&[None]);
+    let a = computed(&mut kv, 0, (0..40).collect(), 32);
+    let found = kv.shared_blocks(a.id(), 20).expect("all is there");
+    let b = RequestId(1);
+    kv.share(b, found);
+    kv.free(a.id());
+    assert_eq!(kv.get_computed_blocks(&a).num_cached_tokens, 32);
+    assert!(kv.allocate_slots(b, 20..21));
+    assert_eq!(kv.copies(), []);
+    assert_eq!(kv.get_computed_blocks(&a).num_cached_tokens, 16);
+}

@@ -210,3 +210,74 @@ impl SwapSpace {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::SamplingParams;
+
+    fn request(id: u64, computed: usize) -> Request {
+        let params = SamplingParams::default();
+        let mut request = Request::new(RequestId(id), vec![1; 100], params, &[]);
+        request.num_computed_tokens = computed;
+        request
+    }
+
+    fn blocks(n: u32) -> Option<Vec<MovedBlock>> {
+        let moved = |block| MovedBlock {
+            group: 0,
+            index: block as usize,
+            block,
+        };
+        Some((0..n).map(moved).collect())
+    }
+
+    fn space(preemption_mode: PreemptionMode) -> SwapSpace {
+        let mut space = SwapSpace::new(&SchedulerConfig {
+            preemption_mode,
+            swap_space_bytes: 70,
+            ..SchedulerConfig::default()
+        });
+        space.set_block_bytes(vec![10]);
+        space
+    }
+
+    #[test]
+    fn the_host_holds_pages_until_they_are_back() {
+        let mut space = space(PreemptionMode::Swap);
+        let (a, b) = (request(0, 50), request(1, 60));
+        assert!(space.swap_out(&a, blocks(4)));
+        assert!(!space.swap_out(&b, blocks(4)), "70 bytes do not hold 80");
+        assert!(!space.swap_out(&b, None), "what is not there");
+        assert!(!space.swap_out(&b, blocks(0)));
+        assert!(space.swap_out(&b, blocks(3)));
+        let (outs, _) = space.transfers();
+        assert_eq!(outs.len(), 2);
+        space.moved(&outs, &[]);
+        assert_eq!(space.num_tokens(a.id()), Some(50));
+        space.swap_in(a.id(), Vec::new());
+        space.check_integrity(|id| id == a.id()).unwrap();
+        assert_eq!((space.num_tokens(a.id()), space.bytes()), (None, 70));
+        // The step that was to bring it back failed, and it gives way again: nothing moves.
+        assert!(space.swap_out(&a, blocks(4)));
+        space.check_integrity(|_| false).unwrap();
+        assert_eq!(space.transfers(), (Vec::new(), Vec::new()));
+        assert_eq!(space.num_tokens(a.id()), Some(50));
+        space.swap_in(a.id(), Vec::new());
+        let (_, ins) = space.transfers();
+        space.moved(&[], &ins);
+        assert_eq!(space.bytes(), 30);
+        assert!(space.forget(b.id()) && !space.forget(a.id()));
+        space.check_integrity(|_| false).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_swapped_where_nobody_says_it_is_cheaper_or_what_it_takes() {
+        let mut auto = space(PreemptionMode::Auto);
+        assert!(!auto.swap_out(&request(0, 50), blocks(4)));
+        auto.set_block_bytes(Vec::new());
+        auto.mode = PreemptionMode::Swap;
+        assert!(!auto.swap_out(&request(0, 50), blocks(4)));
+        assert_eq!(auto.bytes(), 0);
+    }
+}
