@@ -6,11 +6,13 @@
 #![allow(missing_docs, reason = "a test binary has no public surface")]
 
 use std::time::Instant;
+use twoclock_core::chat::{ChatSession, Message};
 use twoclock_core::clock::ManualClock;
-use twoclock_core::engine::EngineCore;
+use twoclock_core::engine::{EngineCore, LlmEngine, Prompt};
 use twoclock_core::runner::{ModelRunner, RunnerOptions};
 use twoclock_core::sched::SchedulerConfig;
-use twoclock_core::types::SamplingParams;
+use twoclock_core::text::{ChatTemplate, Tokenizer};
+use twoclock_core::types::{FinishReason, SamplingParams};
 use twoclock_core::weights::Checkpoint;
 use twoclock_tests::{LogitsBits, Reference, Share, generate, gpu, model_of_variable};
 
@@ -125,4 +127,56 @@ fn a_shared_beginning_is_not_waited_for() {
     let best = best.fold(f64::INFINITY, f64::min);
     println!("first token after {first:.3} s, then after {best:.3} s");
     assert!(best <= 0.15 * first, "{best} s of {first} s");
+}
+
+/// A conversation's second turn computes what is new in it, but for the part of a page.
+#[test]
+fn a_second_turn_computes_only_what_is_new() {
+    let checkpoint = checkpoint();
+    let tokenizer = Tokenizer::from_assets(&checkpoint.text).expect("a tokenizer");
+    let template = ChatTemplate::from_assets(&checkpoint.text, None).expect("a template");
+    let config = SchedulerConfig {
+        block_size: 16,
+        num_blocks: 1 + 1024 / 16,
+        max_model_len: 1024,
+        ..SchedulerConfig::default()
+    };
+    let mut gpu = gpu();
+    let runner = ModelRunner::load(
+        &mut *gpu,
+        &checkpoint,
+        &config,
+        RunnerOptions::default(),
+        |_| (),
+    );
+    let (runner, clock) = (runner.expect("loads"), ManualClock::default());
+    let core = EngineCore::new(runner, clock, &checkpoint.config, config).expect("an engine");
+    let mut engine = LlmEngine::new(core, tokenizer);
+    let mut session = ChatSession::with_system("You answer in one short sentence.");
+    let mut before: Vec<u32> = Vec::new();
+    for question in ["What is the capital of France?", "And of Italy?"] {
+        session.push(Message::user(question));
+        let prompt = session.render(&template, engine.tokenizer());
+        let prompt = Prompt::Templated(prompt.expect("renders"));
+        let params = SamplingParams {
+            max_tokens: 40,
+            ..SamplingParams::default()
+        };
+        let answers = pollster::block_on(engine.generate(vec![(prompt, params)]));
+        let answer = answers.expect("a device").remove(0).expect("an answer");
+        let completion = answer.completion;
+        let ids = &completion.prompt_token_ids;
+        let known = before.iter().zip(ids).take_while(|(a, b)| a == b).count();
+        assert_eq!(completion.num_cached_tokens, known / 16 * 16);
+        if !before.is_empty() {
+            // Question and answer are spelled as they were drawn.
+            assert_eq!(known, before.len());
+            assert!(ids.len() - completion.num_cached_tokens < 16 + 20);
+        }
+        // The last token drawn is not computed; it may be one that is not kept.
+        let drawn = &completion.token_ids;
+        let kept = completion.finish_reason == Some(FinishReason::Stop);
+        before = [ids, &drawn[..drawn.len() - usize::from(!kept)]].concat();
+        session.push(Message::assistant(answer.text));
+    }
 }

@@ -201,7 +201,8 @@ fn a_copy_is_never_made_of_a_copy_not_yet_made() {
     assert_eq!(copies, [(2, last(b)), (2, last(c))]);
     let both = BTreeMap::from([(b, 20..21), (c, 20..21)]);
     kv.check_integrity(&both).unwrap();
-    kv.copied(&kv.copies().to_vec());
+    let made = kv.copies().to_vec();
+    kv.copied(&made);
     kv.check_integrity(&both).unwrap();
     kv.free(b);
     kv.free(c);
