@@ -38,21 +38,26 @@ impl HostPages {
             if self.held.contains_key(&transfer.request_id) {
                 continue;
             }
+            // A read is a submit on a device, so pages that follow each other are one.
+            let runs = || transfer.blocks.chunk_by(follows);
             let mut reads = Vec::new();
-            for moved in &transfer.blocks {
-                for window in windows(pages, moved) {
-                    let range = window.offset..window.offset + window.bytes;
-                    reads.push(executor.read(window.buffer, range));
+            for run in runs() {
+                for window in windows(pages, &run[0]) {
+                    let end = window.offset + window.bytes * run.len() as u64;
+                    reads.push(executor.read(window.buffer, window.offset..end));
                 }
             }
             let mut reads = reads.into_iter();
-            let mut held = BTreeMap::new();
-            for moved in &transfer.blocks {
-                let mut bytes = Vec::new();
-                for read in reads.by_ref().take(windows(pages, moved).count()) {
-                    bytes.push(read.await?);
+            let mut held = Held::new();
+            for run in runs() {
+                for window in windows(pages, &run[0]) {
+                    let read = reads.next().expect("one for each window of a run");
+                    let bytes = read.await?;
+                    for (moved, page) in run.iter().zip(bytes.chunks(window.bytes as usize)) {
+                        let place = (moved.group, moved.index);
+                        held.entry(place).or_default().push(page.to_vec());
+                    }
                 }
-                held.insert((moved.group, moved.index), bytes);
             }
             self.held.insert(transfer.request_id, held);
         }
@@ -83,6 +88,11 @@ impl HostPages {
         }
         Ok(())
     }
+}
+
+/// Whether a block lies behind another on the device.
+fn follows(before: &MovedBlock, moved: &MovedBlock) -> bool {
+    before.group == moved.group && before.block + 1 == moved.block
 }
 
 /// A block's page of keys and of values in each layer of its group.
