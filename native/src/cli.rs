@@ -218,7 +218,7 @@ pub struct RunArgs {
     /// The prompt; without -p, -f and --prompt-ids it is a conversation.
     #[arg(short, long, group = "ask")]
     pub prompt: Option<String>,
-    /// File with the prompt, UTF-8.
+    /// File with the prompt, UTF-8; - is standard input.
     #[arg(short, long, group = "ask", value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Token ids of the prompt, as they are.

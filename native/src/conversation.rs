@@ -68,7 +68,7 @@ pub fn converse(
         }
         match given {
             Ok(given) => {
-                output::print(end_mark(&given.completion))?;
+                output::print(&end_mark(&given.completion, sampling.max_tokens))?;
                 session.push(Message::assistant(given.text));
             }
             Err(twoclock_core::error::Error::Request(e)) => {
@@ -81,11 +81,20 @@ pub fn converse(
 }
 
 /// What follows an answer: whether it is whole.
-pub fn end_mark(completion: &Completion) -> &'static str {
+pub fn end_mark(completion: &Completion, max_tokens: usize) -> String {
     match completion.finish_reason {
-        Some(FinishReason::Abort) => " … [stopped]\n",
-        Some(FinishReason::Length) => " … [cut: most tokens of an answer, or of the context]\n",
-        Some(FinishReason::Stop) | None => "\n",
+        Some(FinishReason::Abort) => " … [stopped]\n".to_owned(),
+        Some(FinishReason::Length) => format!(" … [cut: {}]\n", cut(completion, max_tokens)),
+        Some(FinishReason::Stop) | None => "\n".to_owned(),
+    }
+}
+
+/// Which limit an answer met.
+pub fn cut(completion: &Completion, max_tokens: usize) -> &'static str {
+    if completion.token_ids.len() >= max_tokens {
+        "it has the most tokens an answer may have (-n)"
+    } else {
+        "the context is full (--max-model-len)"
     }
 }
 

@@ -43,6 +43,8 @@ pub fn limits(model: &ModelConfig, max_model_len: Option<usize>) -> SchedulerCon
     SchedulerConfig {
         max_model_len,
         num_blocks: 1 + max_model_len.div_ceil(defaults.block_size),
+        // One at a time, so a window takes the room of one.
+        max_num_seqs: 1,
         ..defaults
     }
 }

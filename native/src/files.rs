@@ -27,7 +27,7 @@ pub enum FilesError {
     },
     /// Neither a name nor a path.
     #[error(
-        "{reference:?} is neither an installed model nor a path: `twoclock list` shows the models, and a path names a .gguf file or a folder with config.json and .safetensors files"
+        "{reference:?} is neither an installed model nor a path: `twoclock list` shows the models, a path names a .gguf file or a folder with config.json and .safetensors files, and hf:ORG/REPO a model of the hub"
     )]
     Unknown {
         /// What was asked for.

@@ -196,6 +196,8 @@ pub fn host(url: &Url) -> String {
     url.host_str().unwrap_or("the index").to_owned()
 }
 
+const NOT_FOUND: &str = "its name leads nowhere: is this machine connected?";
+
 /// What happened, from the variants whose text holds no URL.
 fn cause(error: &ureq::Error) -> String {
     use ureq::Error as E;
@@ -204,10 +206,12 @@ fn cause(error: &ureq::Error) -> String {
             std::io::ErrorKind::ConnectionRefused => {
                 "connection refused: is the address right and the server up?".into()
             }
-            _ => format!("connection failed ({})", e.kind()),
+            // The kind has no name of its own; the text has no address in it.
+            _ if e.to_string().contains("lookup address") => NOT_FOUND.into(),
+            kind => format!("connection failed ({kind})"),
         },
         E::Timeout(_) => "no answer in time".into(),
-        E::HostNotFound => "host not found: is this machine connected?".into(),
+        E::HostNotFound => NOT_FOUND.into(),
         E::ConnectionFailed => "connection failed".into(),
         E::TooManyRedirects => "redirected too often".into(),
         E::RequireHttpsOnly(_) => "redirected from https to http, which is refused".into(),

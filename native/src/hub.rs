@@ -17,7 +17,7 @@ use crate::download::{DownloadError, Source, download};
 use crate::files::ModelPath;
 use crate::http::{Credentials, Http, HttpError, host};
 use crate::hub_cache::{HubCache, link};
-use crate::hub_choice::{ChoiceError, ModelFileNames};
+use crate::hub_choice::{ChoiceError, ModelFileNames, names};
 use crate::hub_reference::{HubReference, ReferenceError, is_plain};
 use crate::report::Reporter;
 use crate::store::human_bytes;
@@ -39,7 +39,7 @@ pub enum HubError {
     Endpoint,
     /// Not here, and the network may not be asked.
     #[error(
-        "{reference} is not in {} ({missing} is missing there), and --offline forbids asking for it", cache.display()
+        "{reference} is not in {} ({missing}), and the network may not be asked (--offline or HF_HUB_OFFLINE)", cache.display()
     )]
     Offline {
         /// What was asked for.
@@ -77,6 +77,16 @@ pub enum HubError {
         file: String,
         /// What happened.
         source: DownloadError,
+    },
+    /// The hub cannot answer now.
+    #[error("{host} has no time for {what} (status {status}): run the same command again later")]
+    Busy {
+        /// The hub.
+        host: String,
+        /// Repository or file.
+        what: String,
+        /// HTTP status.
+        status: u16,
     },
     /// An answer that is not the hub's.
     #[error("{host} answers for {what} as no hub does: {cause}")]
@@ -202,14 +212,20 @@ impl Hub {
             cache: self.cache.path().to_owned(),
         };
         let Some(snapshot) = self.cache.newest(reference) else {
-            return Err(missing(format!("revision {}", reference.revision)));
+            return Err(missing(format!(
+                "revision {} is not there",
+                reference.revision
+            )));
         };
         let files = HubCache::files(&snapshot).map_err(at(&snapshot))?;
         let names = reference.choose(&files).map_err(|e| match e {
             // Asked for and not here: the network might have it.
-            ChoiceError::NoSuchFile { wanted, .. } => missing(wanted),
-            ChoiceError::NoModel { .. } => missing("its model".into()),
-            ChoiceError::Parts { file, .. } => missing(format!("a part of {file}")),
+            ChoiceError::NoSuchFile { wanted, found, .. } => missing(format!(
+                "of {wanted} nothing is there, but {}",
+                names(&found)
+            )),
+            ChoiceError::NoModel { .. } => missing("no model is there".into()),
+            ChoiceError::Parts { file, .. } => missing(format!("a part of {file} is not there")),
             e => e.into(),
         })?;
         Ok(path_of(&snapshot, &names))
@@ -328,6 +344,7 @@ impl Hub {
                 token: self.credentials.is_some(),
             }),
             404 => Err(HubError::NotFound { host, what }),
+            status @ (408 | 429 | 500..) => Err(HubError::Busy { host, what, status }),
             status => Err(HubError::Senseless {
                 host,
                 what,

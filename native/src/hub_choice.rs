@@ -70,7 +70,8 @@ pub enum ChoiceError {
     },
 }
 
-fn names(found: &[String]) -> String {
+/// A list for people, cut where it gets long.
+pub fn names(found: &[String]) -> String {
     let mut text = found.iter().take(MOST_NAMES).cloned().collect::<Vec<_>>();
     if found.len() > MOST_NAMES {
         text.push(format!("and {} more", found.len() - MOST_NAMES));

@@ -182,6 +182,7 @@ fn engine_options(args: &EngineArgs) -> EngineOptions {
 fn run_model(args: &RunArgs, models: &Models<'_>) -> anyhow::Result<()> {
     let ask = match (&args.prompt, &args.file, &args.prompt_ids) {
         (Some(text), _, _) => Ask::Text(text.clone()),
+        (_, Some(file), _) if file.as_os_str() == "-" => Ask::Text(read_stdin()?),
         (_, Some(file), _) => Ask::Text(read_text(file)?),
         (_, _, Some(ids)) => Ask::Ids(ids.clone()),
         _ => Ask::Conversation,

@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use twoclock_core::chat::{ChatSession, Message};
+use twoclock_core::config::{TokenKind, Vocabulary};
 use twoclock_core::engine::Prompt;
-use twoclock_core::text::{ChatTemplate, Tokenizer};
+use twoclock_core::text::{ChatTemplate, TextError, Tokenizer};
 use twoclock_core::types::{FinishReason, SamplingParams, TokenId};
 use twoclock_core::weights::Checkpoint;
 
@@ -64,14 +65,30 @@ pub fn run(
             .as_ref()
             .map_or_else(ChatSession::new, ChatSession::with_system)
     };
-    let tokenizer = Tokenizer::from_assets(&checkpoint.text)?;
+    if checkpoint.text.chat_template.is_none() {
+        match options.ask {
+            Ask::Text(_) if !options.raw => bail!(
+                "this model has no chat template: it goes on from a text instead of answering, which --raw asks for"
+            ),
+            Ask::Conversation if checkpoint.text.tokenizer.is_some() => bail!(
+                "this model has no chat template, so there is no conversation with it: give it a text to go on from, with --raw -p 'Once upon a time'"
+            ),
+            _ => {}
+        }
+    }
+    let no_text = checkpoint.text.tokenizer.is_none() && matches!(options.ask, Ask::Ids(_));
+    let tokenizer = if no_text {
+        report.note("the model's files hold no tokenizer: tokens are shown by their ids");
+        numbers(checkpoint.config.vocab_size)?
+    } else {
+        Tokenizer::from_assets(&checkpoint.text)?
+    };
     let prompt = match &options.ask {
         Ask::Conversation if options.json => {
             bail!("--json needs a prompt: give -p, -f or --prompt-ids");
         }
         Ask::Conversation => {
-            let template = template()
-                .context("for a conversation; a text is gone on with by -p TEXT --raw")?;
+            let template = template()?;
             let mut engine = engine::load(checkpoint, tokenizer, &options.engine, store, report)?;
             let ended =
                 conversation::converse(&mut engine, &template, opening(), &options.sampling);
@@ -81,7 +98,7 @@ pub fn run(
         Ask::Ids(ids) => Prompt::TokenIds(ids.clone()),
         Ask::Text(text) if options.raw => Prompt::Text(text.clone()),
         Ask::Text(text) => {
-            let template = template().context("use --raw to give the text as it is")?;
+            let template = template()?;
             let mut session = opening();
             session.push(Message::user(text.clone()));
             Prompt::Templated(session.render(&template, &tokenizer)?)
@@ -113,17 +130,34 @@ pub fn run(
         interrupt::heed();
     }
     if options.json {
-        output::print(&format!("{}\n", as_json(&given)))?;
+        let mut answer = as_json(&given);
+        if no_text {
+            answer["text"] = serde_json::Value::Null;
+        }
+        output::print(&format!("{answer}\n"))?;
     } else {
         output::print("\n")?;
         match given.completion.finish_reason {
             Some(FinishReason::Abort) => report.note("stopped"),
             Some(FinishReason::Length) => {
-                report.note("cut at the most tokens of an answer (-n) or of the context");
+                let why = conversation::cut(&given.completion, options.sampling.max_tokens);
+                report.note(&format!("cut: {why}"));
             }
             Some(FinishReason::Stop) | None => {}
         }
         report.detail(&conversation::speed(&given.completion));
     }
     Ok(())
+}
+
+/// Stands in for the tokenizer of a model whose files have none: a token is its id and a space.
+fn numbers(vocab_size: usize) -> Result<Tokenizer, TextError> {
+    Tokenizer::from_vocabulary(&Vocabulary {
+        model: "gpt2".to_owned(),
+        pre: Some("gpt-2".to_owned()),
+        // A space, as byte-level vocabularies write it.
+        tokens: (0..vocab_size).map(|id| format!("{id}\u{120}")).collect(),
+        kinds: vec![TokenKind::Normal; vocab_size],
+        ..Vocabulary::default()
+    })
 }

@@ -234,7 +234,7 @@ fn a_folder_comes_once_and_is_found_without_the_network() {
     let model = "hf:org/tiny";
     refused(
         &hub.run(&["inspect", "--offline", "-m", model]),
-        "revision main is missing",
+        "revision main is not there",
     );
     assert!(hub.asked().is_empty());
 
@@ -341,7 +341,10 @@ fn a_cut_goes_on_and_a_wrong_byte_leaves_nothing() {
         ..files(&[("tiny.gguf", gguf())])
     });
     refused(&hub.run(&["pull", "hf:org/tiny"]), "has SHA-256");
-    refused(&hub.run(&["pull", "--offline", "hf:org/tiny"]), "missing");
+    refused(
+        &hub.run(&["pull", "--offline", "hf:org/tiny"]),
+        "is not there",
+    );
     hub.script.lock().unwrap().wrong = None;
     path(&hub.run(&["pull", "hf:org/tiny"]));
 

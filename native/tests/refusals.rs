@@ -162,3 +162,64 @@ fn a_text_without_end_is_refused() {
         }
     }
 }
+
+#[test]
+fn a_model_without_a_tokenizer_answers_ids_with_ids() {
+    let home = tempfile::tempdir().unwrap();
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/models/llama_bias");
+    let run = |more: &[&str]| {
+        let mut command = twoclock(home.path(), &["run", "--device", "cpu", "-n", "4", "-m"]);
+        command.arg(&model).args(more).output().unwrap()
+    };
+    let shown = run(&["--prompt-ids", "1,2,3"]);
+    let told = run(&["--prompt-ids", "1,2,3", "--json"]);
+    assert!(shown.status.success() && told.status.success());
+    let answer: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+    let ids: Vec<String> = (answer["ids"].as_array().unwrap().iter())
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!((ids.len(), answer["text"].is_null()), (4, true));
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert_eq!(shown.split_whitespace().collect::<Vec<_>>(), ids);
+    refused(&run(&["-p", "Hi", "--raw"]), "hold no tokenizer");
+}
+
+#[test]
+fn a_model_without_a_template_says_how_to_use_it() {
+    let home = tempfile::tempdir().unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden");
+    let base = home.path().join("base");
+    std::fs::create_dir(&base).unwrap();
+    for file in [
+        "models/llama_bias/config.json",
+        "models/llama_bias/model.safetensors",
+        "tokenizer/tokenizer.json",
+    ] {
+        let name = Path::new(file).file_name().unwrap();
+        std::fs::copy(golden.join(file), base.join(name)).unwrap();
+    }
+    let run = |model: &Path, more: &[&str]| {
+        let mut command = twoclock(home.path(), &["run", "--device", "cpu", "-n", "2", "-m"]);
+        command.arg(model).args(more).output().unwrap()
+    };
+    refused(&run(&base, &["-p", "Hi"]), "--raw asks for");
+    refused(&run(&base, &[]), "no conversation with it");
+    let suite = golden.join("tokenizer_suites/llama-spm.gguf");
+    refused(&run(&suite, &["-p", "Hi"]), "a vocabulary alone");
+
+    let mut command = twoclock(
+        home.path(),
+        &[
+            "run", "--device", "cpu", "-n", "2", "--raw", "-f", "-", "-m",
+        ],
+    );
+    let mut child = command
+        .arg(&base)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"two\nlines").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && !output.stdout.is_empty());
+}

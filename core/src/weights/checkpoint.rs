@@ -123,6 +123,14 @@ impl Checkpoint {
 
     fn from_gguf_head(gguf: &Gguf) -> Result<Self, WeightsError> {
         let file = gguf.source.name();
+        if gguf.tensors.is_empty() {
+            return Err(WeightsError::unsupported(
+                file,
+                "the tensor count",
+                "0: a vocabulary alone, which makes tokens of text and no model",
+                "files with weights",
+            ));
+        }
         let config = config_gguf::model_config(gguf)?;
         let mut tensors = BTreeMap::new();
         for entry in &gguf.tensors {
