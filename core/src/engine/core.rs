@@ -3,6 +3,7 @@
 
 use super::completion::Completion;
 use super::metrics::{KvSlotSeconds, RequestMetrics};
+use super::sampling_check::{self, MAX_ANSWERS};
 use crate::clock::Clock;
 use crate::config::ModelConfig;
 use crate::error::Result;
@@ -13,13 +14,6 @@ use crate::sched::{
 };
 use crate::types::{FinishReason, RequestId, SamplingParams, TokenId, TokenLogprobs};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Lowest temperature above 0. Under it `logit / temperature` may leave f32, and tokens of equal
-/// infinities are no draw; far above it already the likeliest token is as good as certain.
-const MIN_TEMPERATURE: f32 = 1e-30;
-
-/// Most answers to one request, as OpenAI's protocol has it.
-const MAX_ANSWERS: usize = 128;
 
 /// What a step brought one request.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,9 +101,8 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         prompt_token_ids: Vec<TokenId>,
         params: SamplingParams,
     ) -> Result<RequestId, RequestError> {
-        self.check_ids("the prompt", &prompt_token_ids)?;
-        self.check_ids("stop_token_ids", &params.stop_token_ids)?;
-        check_params(&params, self.vocab_size)?;
+        sampling_check::check_ids("the prompt", &prompt_token_ids, self.vocab_size)?;
+        sampling_check::check(&params, self.vocab_size)?;
         let first = RequestId(self.next_id);
         let arrival = self.clock.now();
         for index in 0..params.n {
@@ -141,6 +134,20 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             .collect();
         let outputs = answers.into_iter().filter_map(|id| self.abort_one(id));
         outputs.collect()
+    }
+
+    /// Ends one answer of a request at once, without a word.
+    pub(super) fn give_up(&mut self, request_id: RequestId, index: usize) {
+        let mut further = self.further_answers.iter();
+        let id = match index {
+            0 => Some(request_id),
+            _ => further
+                .find(|(_, answer)| **answer == (request_id, index))
+                .map(|(id, _)| *id),
+        };
+        if let Some(id) = id {
+            self.abort_one(id);
+        }
     }
 
     fn abort_one(&mut self, id: RequestId) -> Option<EngineOutput> {
@@ -195,6 +202,16 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         &mut self,
         requests: Vec<(Vec<TokenId>, SamplingParams)>,
     ) -> Result<Vec<Result<Completion, RequestError>>> {
+        self.generate_until(requests, |_, _| false).await
+    }
+
+    /// As [`generate`](Self::generate); an answer ends where `stop` says so of its place and what a
+    /// step brought it.
+    pub(super) async fn generate_until(
+        &mut self,
+        requests: Vec<(Vec<TokenId>, SamplingParams)>,
+        mut stop: impl FnMut(usize, &EngineOutput) -> bool,
+    ) -> Result<Vec<Result<Completion, RequestError>>> {
         let mut answers: Vec<Result<Completion, RequestError>> = Vec::new();
         for (prompt, params) in requests {
             let n = num_answers(&params);
@@ -219,12 +236,19 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
                     return Err(error);
                 }
             };
-            for output in outputs {
+            for mut output in outputs {
                 let its = (output.request_id, output.index);
-                let is_its = |a: &&mut Result<Completion, _>| matches!(a, Ok(c) if (c.request_id, c.index) == its);
+                let is_its =
+                    |a: &Result<Completion, _>| matches!(a, Ok(c) if (c.request_id, c.index) == its);
+                let place = answers.iter().position(is_its);
+                if place.is_some_and(|place| stop(place, &output)) {
+                    self.give_up(its.0, its.1);
+                    output.finished = Some(Ok(FinishReason::Stop));
+                }
                 left -= usize::from(ours.contains(&its.0) && output.finished.is_some());
-                match answers.iter_mut().find(is_its) {
-                    Some(answer) => {
+                match place {
+                    Some(place) => {
+                        let answer = &mut answers[place];
                         if let Ok(completion) = answer
                             && let Err(error) = completion.take(output)
                         {
@@ -270,17 +294,6 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         &self.clock
     }
 
-    fn check_ids(&self, what: &'static str, ids: &[TokenId]) -> Result<(), RequestError> {
-        match ids.iter().find(|id| **id as usize >= self.vocab_size) {
-            Some(&id) => Err(RequestError::TokenOutOfRange {
-                what,
-                id,
-                vocab_size: self.vocab_size,
-            }),
-            None => Ok(()),
-        }
-    }
-
     fn record(&mut self, update: RequestUpdate) -> EngineOutput {
         let id = update.request_id;
         let now = self.clock.now();
@@ -321,31 +334,5 @@ pub(super) fn num_answers(params: &SamplingParams) -> usize {
     match params.n {
         n if n <= MAX_ANSWERS => n.max(1),
         _ => 1,
-    }
-}
-
-fn check_params(params: &SamplingParams, vocab_size: usize) -> Result<(), RequestError> {
-    if !(1..=MAX_ANSWERS).contains(&params.n) {
-        return Err(RequestError::InvalidParameter {
-            name: "n",
-            value: params.n.to_string(),
-            must: "1 to 128",
-        });
-    }
-    let temperature = params.temperature;
-    if temperature != 0.0 && !(MIN_TEMPERATURE..f32::INFINITY).contains(&temperature) {
-        return Err(RequestError::InvalidParameter {
-            name: "temperature",
-            value: format!("{temperature:?}"),
-            must: "0 or a number from 1e-30 up",
-        });
-    }
-    match params.logprobs {
-        Some(n) if n > vocab_size => Err(RequestError::InvalidParameter {
-            name: "logprobs",
-            value: n.to_string(),
-            must: "at most the size of the vocabulary",
-        }),
-        _ => Ok(()),
     }
 }

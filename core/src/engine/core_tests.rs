@@ -44,12 +44,17 @@ impl PagedHash {
         let start = share.num_computed_tokens;
         let targets = share.prompt_logprob_targets.iter().enumerate();
         let hash = self.hash(table, share.end_position());
-        let id = (hash ^ share.sampling.seed) % VOCAB as u64;
+        let id = (hash ^ share.sampling.params.seed) % VOCAB as u64;
         let token_id = share.samples.then_some(id as TokenId);
         SequenceOutput {
             request_id: share.request_id,
             token_id,
-            logprobs: share.sampling.logprobs.and(token_id).map(|t| logprob(1, t)),
+            logprobs: share
+                .sampling
+                .params
+                .logprobs
+                .and(token_id)
+                .map(|t| logprob(1, t)),
             prompt_logprobs: targets.map(|(i, &t)| logprob(start + i + 1, t)).collect(),
             error: None,
         }

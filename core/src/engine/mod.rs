@@ -8,6 +8,7 @@ pub mod core;
 pub mod llm;
 pub mod metrics;
 pub mod output_processor;
+mod sampling_check;
 
 #[cfg(test)]
 mod core_tests;

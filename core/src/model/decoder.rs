@@ -3,6 +3,7 @@
 //! in the configuration and in which weights a block has.
 
 use super::feed_forward::FeedForward;
+use super::head::HeadPart;
 use super::linear::{Linear, LinearIo};
 use super::{DECODES, LayerPages, Pages, TILES, TOKENS, Workspace, copies, embedding, head, parts};
 use crate::config::{ModelConfig, RopePairing};
@@ -100,18 +101,24 @@ impl Decoder {
         Program::new(format!("body of {room} tokens"), commands)
     }
 
-    /// Logits and draws of a group of the step's rows.
-    pub fn head(&self, caps: &Caps, ws: &Workspace, first_row: u32, room: u32) -> Program {
-        let commands = head::commands(
-            caps,
-            &self.config,
-            self.norm,
-            &self.head,
-            ws,
-            first_row,
-            room,
-        );
-        Program::new(format!("head of rows {first_row}.."), commands)
+    /// Logits of a group of the step's rows, draws, or both.
+    pub fn head(
+        &self,
+        caps: &Caps,
+        ws: &Workspace,
+        first_row: u32,
+        room: u32,
+        part: HeadPart,
+    ) -> Program {
+        let (config, norm) = (&self.config, self.norm);
+        let mut commands = Vec::new();
+        if part != HeadPart::Draw {
+            commands = head::logits(caps, config, norm, &self.head, ws, first_row, room);
+        }
+        if part != HeadPart::Logits {
+            commands.extend(head::draw(caps, config, ws, first_row));
+        }
+        Program::new(format!("head of rows {first_row}..: {part:?}"), commands)
     }
 
     fn attention(

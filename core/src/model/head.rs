@@ -1,15 +1,28 @@
 //! The head: the last norm and the output projection of the rows that want logits, and the draw.
 
 use super::linear::{Linear, LinearIo};
-use super::{ROWS, Workspace};
+use super::{COUNT_ROWS, EDITS, FILTER_ROWS, MASS_ROWS, ROWS, Workspace};
 use crate::config::ModelConfig;
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::kernels::act::ActLayout;
-use twoclock_shaders::kernels::{gather_rows, rms_norm, sample, sample_pick, softcap};
-use twoclock_shaders::program::{Command, Slice};
+use twoclock_shaders::kernels::{
+    gather_rows, rms_norm, sample, sample_cut, sample_edit, sample_pick, softcap,
+};
+use twoclock_shaders::program::{Command, Program, Slice};
 
-/// Logits and drawn ids of one group of the step's rows, `first_row` on, with room for `room`.
-pub fn commands(
+/// How much of the head a program is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HeadPart {
+    /// Logits and draw.
+    Whole,
+    /// The logits alone: something happens to them before the draw.
+    Logits,
+    /// The draw alone.
+    Draw,
+}
+
+/// Logits of one group of the step's rows, `first_row` on, with room for `room`.
+pub fn logits(
     caps: &Caps,
     config: &ModelConfig,
     norm: Slice,
@@ -42,11 +55,6 @@ pub fn commands(
         y: ws.logits,
         y_stride: vocab,
     };
-    let draw = sample::SampleParams { vocab, first_row };
-    let pick = sample_pick::SamplePickParams {
-        candidates: sample::candidates(vocab),
-        first_row,
-    };
     let mut commands: Vec<Command> = [
         gather_rows::dispatch(gather, ROWS, ws.x, ws.step, ws.row_x),
         rms_norm::dispatch(caps, layout, norm_params, ROWS, norm_buffers),
@@ -60,12 +68,29 @@ pub fn commands(
         let params = softcap::SoftcapParams { dim: vocab, cap };
         commands.push(softcap::dispatch(params, ROWS, ws.logits).into());
     }
-    commands.extend(
-        [
-            sample::dispatch(draw, ROWS, ws.logits, ws.step, ws.best),
-            sample_pick::dispatch(caps, pick, ROWS, ws.best, ws.ids),
-        ]
-        .map(Command::from),
-    );
     commands
+}
+
+/// Changes logits of the group as the edits say.
+pub fn edit(ws: &Workspace) -> Program {
+    let edit = sample_edit::dispatch(EDITS, ws.edits, ws.logits);
+    Program::new("edits of logits", vec![edit.into()])
+}
+
+/// Drawn ids of that group.
+pub fn draw(caps: &Caps, config: &ModelConfig, ws: &Workspace, first_row: u32) -> Vec<Command> {
+    let vocab = config.vocab_size as u32;
+    let draw = sample::SampleParams { vocab, first_row };
+    let pick = sample_pick::SamplePickParams {
+        candidates: sample::candidates(vocab),
+        first_row,
+    };
+    let stages = [FILTER_ROWS, COUNT_ROWS, MASS_ROWS];
+    let mut dispatches =
+        sample_cut::passes(caps, vocab, first_row, stages, ws.logits, ws.step, ws.cut);
+    dispatches.push(sample::dispatch(
+        draw, ROWS, ws.logits, ws.step, ws.cut, ws.best,
+    ));
+    dispatches.push(sample_pick::dispatch(caps, pick, ROWS, ws.best, ws.ids));
+    dispatches.into_iter().map(Command::from).collect()
 }

@@ -13,6 +13,7 @@ pub mod rope;
 pub mod workspace;
 
 pub use decoder::Decoder;
+pub use head::HeadPart;
 pub use workspace::{LayerPages, Pages, Workspace};
 
 use twoclock_shaders::program::CountId;
@@ -25,15 +26,23 @@ pub const ROWS: CountId = CountId(1);
 pub const TILES: CountId = CountId(2);
 /// Decode queries.
 pub const DECODES: CountId = CountId(3);
+/// Rows of the head's group if one of them filters tokens, else 0.
+pub const FILTER_ROWS: CountId = CountId(4);
+/// Likewise where one asks for `top_k`.
+pub const COUNT_ROWS: CountId = CountId(5);
+/// Likewise where one asks for `top_p`.
+pub const MASS_ROWS: CountId = CountId(6);
+/// Edits of single logits.
+pub const EDITS: CountId = CountId(7);
 /// The most parts that one of the decode queries sees in the layers of a KV group.
 pub const fn parts(group: usize) -> CountId {
-    CountId(4 + 2 * group)
+    CountId(8 + 2 * group)
 }
 /// Pages copied before the step writes, in each of the layers of a KV group.
 pub const fn copies(group: usize) -> CountId {
-    CountId(5 + 2 * group)
+    CountId(9 + 2 * group)
 }
 /// How many counts a step has for a model of so many KV groups.
 pub const fn num_counts(groups: usize) -> usize {
-    4 + 2 * groups
+    8 + 2 * groups
 }

@@ -9,6 +9,7 @@ use twoclock_shaders::executor::Executor;
 use twoclock_shaders::kernels::attention_decode;
 use twoclock_shaders::kernels::sample::candidates;
 use twoclock_shaders::kernels::weight::GROUP;
+use twoclock_shaders::kernels::{sample_edit, sample_scan};
 use twoclock_shaders::program::Slice;
 
 /// Sizes that decide the workspace's.
@@ -59,6 +60,10 @@ pub struct Workspace {
     pub row_rstd: Slice,
     /// f32 `[rows][vocab]`.
     pub logits: Slice,
+    /// Edits of single logits, [`MAX_EDITS`] at a time.
+    pub edits: Slice,
+    /// Where the cuts of the rows are looked for.
+    pub cut: Slice,
     /// Candidates of the sampler.
     pub best: Slice,
     /// Drawn ids, one for each of the step's rows, u32 `[tokens]`.
@@ -77,6 +82,9 @@ pub struct MixtureBuffers {
     /// Outputs of the chosen experts, f32 `[tokens][chosen][hidden]`.
     pub out: Slice,
 }
+
+/// Edits of logits that are applied at a time; there may be any number.
+pub const MAX_EDITS: usize = 16383;
 
 /// Tokens a matmul's or norm's tile may reach past the last one: buffers have room for whole tiles.
 const TILE: u32 = 64;
@@ -150,6 +158,14 @@ pub fn buffers(config: &ModelConfig, sizes: &WorkspaceSizes) -> Vec<(&'static st
         ("row_rstd", 4 * rows),
         ("logits", 4 * u64::from(sizes.rows) * vocab),
         (
+            "edits",
+            4 * (sample_edit::EDIT_WORDS * (MAX_EDITS + 1)) as u64,
+        ),
+        (
+            "cut",
+            4 * u64::from(sizes.rows) * sample_scan::ROW_WORDS as u64,
+        ),
+        (
             "best",
             8 * u64::from(sizes.rows) * u64::from(candidates(config.vocab_size as u32)),
         ),
@@ -198,6 +214,8 @@ impl Workspace {
             row_act,
             row_rstd,
             logits,
+            edits,
+            cut,
             best,
             ids,
             ref mixture @ ..,
@@ -225,6 +243,8 @@ impl Workspace {
             row_act,
             row_rstd,
             logits,
+            edits,
+            cut,
             best,
             ids,
             mixture,

@@ -5,6 +5,7 @@
 use crate::model::workspace::kernel_window;
 use crate::model::{self, DECODES, TILES, TOKENS, num_counts, parts};
 use crate::sched::{BlockCopy, KvGroupSpec, ScheduledSequence, SchedulerConfig, SchedulerOutput};
+use crate::types::SamplingParams;
 use twoclock_shaders::kernels::attention_decode::parts_of;
 use twoclock_shaders::kernels::step::{
     self, COPY_WORDS, HEADER, ITEM_WORDS, SAMPLE_WORDS, SEQ_WORDS, TILE_QUERIES,
@@ -26,6 +27,44 @@ pub enum RowPurpose {
     PromptLogprob(usize),
     /// Drawing a token.
     Sample,
+}
+
+/// Which tokens a row is drawn from, as the words of its sampling record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filters {
+    /// 0 for all.
+    pub top_k: u32,
+    /// In units of 2⁻³²; 0 for all.
+    pub top_p: u32,
+    /// How far under the largest logit, f32 bits.
+    pub min_p: u32,
+    /// One of them drops tokens.
+    pub any: bool,
+}
+
+impl Filters {
+    /// What these parameters ask for.
+    pub fn of(params: &SamplingParams) -> Self {
+        let none = Self {
+            min_p: step::NO_MIN_P.to_bits(),
+            ..Self::default()
+        };
+        if params.temperature == 0.0 {
+            return none;
+        }
+        let mut filters = none;
+        filters.top_k = u32::try_from(params.top_k).unwrap_or(u32::MAX);
+        if params.top_p < 1.0 {
+            // What rounds to nothing still keeps the largest.
+            filters.top_p = ((f64::from(params.top_p) * 2f64.powi(32)) as u32).max(1);
+        }
+        if params.min_p > 0.0 {
+            let gap = f64::from(params.temperature) * f64::from(params.min_p).ln();
+            filters.min_p = (gap as f32).max(step::NO_MIN_P).to_bits();
+        }
+        filters.any = filters != none;
+        filters
+    }
 }
 
 /// A step, laid out.
@@ -177,17 +216,22 @@ impl Arrays {
         token: u32,
     ) {
         let sampling = &scheduled.sampling;
-        let temperature = match purpose {
-            RowPurpose::Sample => sampling.temperature,
-            RowPurpose::PromptLogprob(_) => 0.0,
+        let params = match purpose {
+            RowPurpose::Sample => &sampling.params,
+            RowPurpose::PromptLogprob(_) => &SamplingParams::default(),
         };
+        let filters = Filters::of(params);
         self.rows.push(LogitsRow { sequence, purpose });
         self.row_tokens.push(token);
         self.samples.extend([
-            temperature.to_bits(),
-            sampling.seed as u32,
-            (sampling.seed >> 32) as u32,
+            params.temperature.to_bits(),
+            params.seed as u32,
+            (params.seed >> 32) as u32,
             self.positions[token as usize] + 1,
+            filters.top_k,
+            filters.top_p,
+            filters.min_p,
+            u32::from(filters.any),
         ]);
     }
 
@@ -259,8 +303,8 @@ impl Arrays {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sched::SamplingInputs;
-    use crate::types::RequestId;
+    use crate::types::{RequestId, SamplingInputs};
+    use std::sync::Arc;
 
     fn sequence(id: u64, start: usize, ids: &[u32], table: &[u32]) -> ScheduledSequence {
         ScheduledSequence {
@@ -273,9 +317,15 @@ mod tests {
             ],
             samples: true,
             sampling: SamplingInputs {
-                temperature: 0.5,
-                seed: 0x1_0000_0002,
-                logprobs: None,
+                params: Arc::new(SamplingParams {
+                    temperature: 0.5,
+                    top_k: 40,
+                    top_p: 0.75,
+                    min_p: 0.25,
+                    seed: 0x1_0000_0002,
+                    ..SamplingParams::default()
+                }),
+                history: None,
             },
             prompt_logprob_targets: Vec::new(),
         }
@@ -304,12 +354,12 @@ mod tests {
         let counts = batch(0).counts;
         assert_eq!(
             counts,
-            [13, 0, 3, 0, 0, 1, 0, 2],
+            [13, 0, 3, 0, 0, 0, 0, 0, 0, 1, 0, 2],
             "no scratch, so all are tiles"
         );
         let batch = batch(1);
         // The query at 300 sees two parts; of the window's keys, 256 to 300, the second.
-        assert_eq!(batch.counts, [13, 0, 2, 1, 2, 1, 1, 2]);
+        assert_eq!(batch.counts, [13, 0, 2, 1, 0, 0, 0, 0, 2, 1, 1, 2]);
         assert_eq!(batch.words[step::NUM_TOKENS], 13);
         let array = |header: usize, n: usize| &batch.words[batch.words[header] as usize..][..n];
         assert_eq!(array(step::IDS, 2), [7, 11]);
@@ -320,7 +370,9 @@ mod tests {
         assert_eq!(array(step::TILES, 4), [1, 0, 1, 8]);
         assert_eq!(array(step::DECODES, 2), [0, 0]);
         assert_eq!(array(step::ROWS, 2), [0, 12]);
-        assert_eq!(array(step::SAMPLES, 4), [0.5f32.to_bits(), 2, 1, 301]);
+        let gap = (0.5 * 0.25f64.ln()) as f32;
+        let record = [0.5f32.to_bits(), 2, 1, 301, 40, 3 << 30, gap.to_bits(), 1];
+        assert_eq!(array(step::SAMPLES, SAMPLE_WORDS), record);
         let at = batch.words[step::COPIES];
         assert_eq!(
             array(step::COPIES, 8),

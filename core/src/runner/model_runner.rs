@@ -3,18 +3,22 @@
 
 use super::ExecuteModel;
 use super::host_pages::HostPages;
-use super::input_batch::{DecodeSplit, InputBatch, LogitsRow, RowPurpose};
+use super::input_batch::{DecodeSplit, Filters, InputBatch, LogitsRow, RowPurpose};
 use super::memory_plan::{MemoryPlan, workspace_sizes};
 use super::program_cache::ProgramCache;
 use crate::error::Result;
-use crate::model::{Decoder, Pages, ROWS, Workspace, loader};
-use crate::sample::token_logprobs;
+use crate::model::workspace::MAX_EDITS;
+use crate::model::{
+    COUNT_ROWS, Decoder, EDITS, FILTER_ROWS, HeadPart, MASS_ROWS, Pages, ROWS, Workspace, loader,
+};
+use crate::sample::{logit_edits, token_logprobs};
 use crate::sched::{
     KvGroupSpec, ModelRunnerOutput, SchedulerConfig, SchedulerOutput, SequenceOutput,
 };
 use crate::weights::Checkpoint;
 use std::ops::Range;
 use twoclock_shaders::executor::{Executor, ExecutorError};
+use twoclock_shaders::kernels::sample_edit::{BAN, EDIT_WORDS};
 use twoclock_shaders::program::StepArgs;
 
 /// Sequences with up to so many queries in a step go to the split decode kernel.
@@ -109,29 +113,84 @@ impl<E: Executor> ModelRunner<E> {
         &self.plan
     }
 
-    /// Launches the head of one group of rows; gives the group's logits where they are wanted.
+    /// Launches the head of one group of rows; gives the group's logits where they are wanted, as
+    /// they are before `edits`.
     async fn head(
         &mut self,
         batch: &InputBatch,
         rows: Range<usize>,
+        filters: &[Filters],
+        edits: &[u32],
         read: bool,
     ) -> Result<Vec<f32>> {
         let mut counts = batch.counts.clone();
         counts[ROWS.0] = rows.len() as u32;
+        let if_any = |asks: fn(&Filters) -> bool| match filters.iter().any(asks) {
+            true => rows.len() as u32,
+            false => 0,
+        };
+        counts[FILTER_ROWS.0] = if_any(|row| row.any);
+        counts[COUNT_ROWS.0] = if_any(|row| row.top_k != 0);
+        counts[MASS_ROWS.0] = if_any(|row| row.top_p != 0);
+        let part = match edits.is_empty() {
+            true => HeadPart::Whole,
+            false => HeadPart::Logits,
+        };
+        self.launch_head(&rows, part, &counts)?;
+        let bytes = 4 * (rows.len() * self.model.config.vocab_size) as u64;
+        let logits = read.then(|| self.executor.read(self.workspace.logits.buffer, 0..bytes));
+        if !edits.is_empty() {
+            for chunk in edits.chunks(EDIT_WORDS * MAX_EDITS) {
+                let number = (chunk.len() / EDIT_WORDS) as u32;
+                let list = [&[number, 0, 0, 0], chunk].concat();
+                let list = bytemuck::cast_slice(&list);
+                self.executor.write(self.workspace.edits.buffer, 0, list)?;
+                counts[EDITS.0] = number;
+                let program = self.programs.edit(&self.workspace);
+                self.executor.launch(program, &args(counts.clone()))?;
+            }
+            self.launch_head(&rows, HeadPart::Draw, &counts)?;
+        }
+        match logits {
+            Some(logits) => Ok(bytemuck::pod_collect_to_vec(&logits.await?)),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn launch_head(&mut self, rows: &Range<usize>, part: HeadPart, counts: &[u32]) -> Result<()> {
         let program = self.programs.head(
             &self.model,
             self.executor.caps(),
             &self.workspace,
             rows.start as u32,
             rows.len() as u32,
+            part,
         );
-        self.executor.launch(program, &args(counts))?;
-        if !read {
-            return Ok(Vec::new());
+        self.executor.launch(program, &args(counts.to_vec()))?;
+        Ok(())
+    }
+
+    /// The edits of the drawn tokens' logits in a group of rows, as the kernel takes them.
+    fn edits(&self, rows: &[LogitsRow], output: &SchedulerOutput) -> Vec<u32> {
+        let vocab = self.model.config.vocab_size;
+        let mut words = Vec::new();
+        for (number, row) in rows.iter().enumerate() {
+            let sampling = &output.scheduled[row.sequence].sampling;
+            if let (RowPurpose::Sample, Some(history)) = (row.purpose, &sampling.history) {
+                let edits = logit_edits(&sampling.params, history).into_iter();
+                // Ids are checked where a request is taken in; shaders are not.
+                for edit in edits.filter(|edit| (edit.token_id as usize) < vocab) {
+                    let index = (number * vocab) as u32 + edit.token_id;
+                    words.extend([
+                        if edit.banned { index | BAN } else { index },
+                        edit.bias.to_bits(),
+                        edit.repetition.to_bits(),
+                        edit.minus.to_bits(),
+                    ]);
+                }
+            }
         }
-        let bytes = 4 * (rows.len() * self.model.config.vocab_size) as u64;
-        let logits = self.executor.read(self.workspace.logits.buffer, 0..bytes);
-        Ok(bytemuck::pod_collect_to_vec(&logits.await?))
+        words
     }
 }
 
@@ -198,7 +257,10 @@ impl<E: Executor> ExecuteModel for ModelRunner<E> {
             .collect();
         let wants = |row: &LogitsRow| match row.purpose {
             RowPurpose::PromptLogprob(_) => true,
-            RowPurpose::Sample => output.scheduled[row.sequence].sampling.logprobs.is_some(),
+            RowPurpose::Sample => {
+                let params = &output.scheduled[row.sequence].sampling.params;
+                params.logprobs.is_some()
+            }
         };
         let group = self.workspace.sizes.rows as usize;
         let vocab = self.model.config.vocab_size;
@@ -207,11 +269,18 @@ impl<E: Executor> ExecuteModel for ModelRunner<E> {
         for first in (0..batch.rows.len()).step_by(group) {
             let rows = first..batch.rows.len().min(first + group);
             let read = batch.rows[rows.clone()].iter().any(wants);
-            let logits = self.head(&batch, rows.clone(), read).await?;
+            let filters: Vec<Filters> = batch.rows[rows.clone()]
+                .iter()
+                .filter(|row| row.purpose == RowPurpose::Sample)
+                .map(|row| Filters::of(&output.scheduled[row.sequence].sampling.params))
+                .collect();
+            let edits = self.edits(&batch.rows[rows.clone()], output);
+            let head = self.head(&batch, rows.clone(), &filters, &edits, read);
+            let logits = head.await?;
             for (row, logits) in rows.zip(logits.chunks_exact(vocab)) {
                 let LogitsRow { sequence, purpose } = batch.rows[row];
                 let scheduled = &output.scheduled[sequence];
-                let top = scheduled.sampling.logprobs;
+                let top = scheduled.sampling.params.logprobs;
                 match purpose {
                     RowPurpose::PromptLogprob(target) => {
                         let id = scheduled.prompt_logprob_targets[target];
@@ -240,7 +309,8 @@ impl<E: Executor> ExecuteModel for ModelRunner<E> {
             }
         }
         for (sequence, logits) in drawn_logits {
-            let top = output.scheduled[sequence].sampling.logprobs.unwrap_or(0);
+            let params = &output.scheduled[sequence].sampling.params;
+            let top = params.logprobs.unwrap_or(0);
             let out = &mut sequences[sequence];
             out.logprobs = out.token_id.map(|id| token_logprobs(&logits, id, top));
         }

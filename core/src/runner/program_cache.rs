@@ -1,7 +1,7 @@
 //! Programs by shape. A shape is a bucket: programs are built once for powers of two of tokens, and
 //! a step takes the smallest that holds it.
 
-use crate::model::{Decoder, Pages, Workspace};
+use crate::model::{Decoder, HeadPart, Pages, Workspace, head};
 use std::collections::HashMap;
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::program::Program;
@@ -10,7 +10,8 @@ use twoclock_shaders::program::Program;
 #[derive(Debug, Default)]
 pub struct ProgramCache {
     bodies: HashMap<u32, Program>,
-    heads: HashMap<(u32, u32), Program>,
+    heads: HashMap<(u32, u32, HeadPart), Program>,
+    edit: Option<Program>,
 }
 
 /// The bucket of `n`, at most `most`.
@@ -34,6 +35,11 @@ impl ProgramCache {
             .or_insert_with(|| model.body(caps, ws, pages, room))
     }
 
+    /// What changes single logits.
+    pub fn edit(&mut self, ws: &Workspace) -> &Program {
+        self.edit.get_or_insert_with(|| head::edit(ws))
+    }
+
     /// The head for `rows` rows from `first_row` on.
     pub fn head(
         &mut self,
@@ -42,10 +48,11 @@ impl ProgramCache {
         ws: &Workspace,
         first_row: u32,
         rows: u32,
+        part: HeadPart,
     ) -> &Program {
         let room = bucket(rows, ws.sizes.rows);
         self.heads
-            .entry((first_row, room))
-            .or_insert_with(|| model.head(caps, ws, first_row, room))
+            .entry((first_row, room, part))
+            .or_insert_with(|| model.head(caps, ws, first_row, room, part))
     }
 }

@@ -1,6 +1,10 @@
-//! What follows from a row of logits on the host: log-probabilities. The draw itself happens on
-//! the device (`shaders::kernels::sample`). Pure.
+//! What a request asks of its logits, on the host: which of them are edited before the draw, and
+//! log-probabilities. The draw itself happens on the device (`shaders::kernels::sample`);
+//! [`distribution`] says in plain code what it draws from. Pure.
 
+pub mod distribution;
+pub mod edits;
 pub mod logprobs;
 
+pub use edits::{LogitEdit, logit_edits};
 pub use logprobs::{LogSoftmax, token_logprobs};

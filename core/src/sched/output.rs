@@ -4,18 +4,7 @@
 use super::block_pool::BlockId;
 use super::error::RequestError;
 use super::swap::BlockTransfer;
-use crate::types::{RequestId, TokenId, TokenLogprobs};
-
-/// What a sampler must know of a request.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SamplingInputs {
-    /// Divides the logits; 0 takes the largest.
-    pub temperature: f32,
-    /// Seeds the noise, with the position of the drawn token.
-    pub seed: u64,
-    /// Log-probabilities of the drawn token and of this many best ones.
-    pub logprobs: Option<usize>,
-}
+use crate::types::{RequestId, SamplingInputs, TokenId, TokenLogprobs};
 
 /// One sequence's share of a step.
 ///

@@ -1,7 +1,10 @@
 //! One request: its tokens and how far they are computed. Knows no blocks and no other request.
 
 use super::block_hash::BlockHash;
-use crate::types::{FinishReason, RequestId, SamplingParams, TokenId};
+use crate::types::{
+    FinishReason, RequestId, SamplingHistory, SamplingInputs, SamplingParams, TokenId,
+};
+use std::sync::Arc;
 
 /// Where a request stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +29,10 @@ pub enum RequestStatus {
 #[derive(Clone, Debug)]
 pub struct Request {
     id: RequestId,
-    params: SamplingParams,
+    params: Arc<SamplingParams>,
     stop_ids: Vec<TokenId>,
+    /// Not to be drawn before `params.min_tokens` are.
+    held_ids: Vec<TokenId>,
     token_ids: Vec<TokenId>,
     num_prompt_tokens: usize,
     /// Tokens whose keys and values are in the cache.
@@ -58,13 +63,18 @@ impl Request {
         eos_token_ids: &[TokenId],
     ) -> Self {
         let mut stop_ids = params.stop_token_ids.clone();
+        let mut held_ids = Vec::new();
+        if params.min_tokens > 0 {
+            held_ids.extend(stop_ids.iter().chain(eos_token_ids));
+        }
         if !params.ignore_eos {
             stop_ids.extend_from_slice(eos_token_ids);
         }
         Self {
             id,
-            params,
+            params: Arc::new(params),
             stop_ids,
+            held_ids,
             num_prompt_tokens: prompt_token_ids.len(),
             token_ids: prompt_token_ids,
             num_computed_tokens: 0,
@@ -108,6 +118,24 @@ impl Request {
     /// How it draws tokens and ends.
     pub fn params(&self) -> &SamplingParams {
         &self.params
+    }
+
+    /// What the sampler must know of it in a step; `samples` where the step draws its next token.
+    pub fn sampling_inputs(&self, samples: bool) -> SamplingInputs {
+        let num_output = self.output_token_ids().len();
+        let edits = samples && self.params.edits_logits(num_output);
+        SamplingInputs {
+            params: Arc::clone(&self.params),
+            history: edits.then(|| SamplingHistory {
+                token_ids: self.token_ids.clone(),
+                num_prompt_tokens: self.num_prompt_tokens,
+                held_ids: if num_output < self.params.min_tokens {
+                    self.held_ids.clone()
+                } else {
+                    Vec::new()
+                },
+            }),
+        }
     }
 
     /// Where it stands.
@@ -278,7 +306,7 @@ mod tests {
         assert_eq!(r.max_prefix_hit(), 1);
         r.append_token(7, 100);
         assert_eq!(r.max_prefix_hit(), 2);
-        r.params.prompt_logprobs = true;
+        Arc::make_mut(&mut r.params).prompt_logprobs = true;
         assert_eq!(r.max_prefix_hit(), 0);
         r.num_prompt_logprobs = 1;
         assert_eq!(r.max_prefix_hit(), 2);

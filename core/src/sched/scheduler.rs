@@ -8,9 +8,7 @@ use super::error::RequestError;
 use super::kv_cache_manager::KvCacheManager;
 use super::kv_group::KvGroupSpec;
 use super::metrics::{CacheMetrics, KvUsage};
-use super::output::{
-    ModelRunnerOutput, SamplingInputs, ScheduledSequence, SchedulerOutput, SequenceOutput,
-};
+use super::output::{ModelRunnerOutput, ScheduledSequence, SchedulerOutput, SequenceOutput};
 use super::request::{Request, RequestStatus};
 use super::swap::{PreemptionCost, SwapSpace};
 use crate::types::{FinishReason, RequestId, TokenId, TokenLogprobs};
@@ -499,6 +497,7 @@ impl Scheduler {
             request.num_computed_tokens,
             request.num_computed_tokens + num_new,
         );
+        let samples = end == request.num_tokens() && request.generates();
         let prompt = &request.token_ids()[..request.num_prompt_tokens()];
         let targets = prompt.get(start + 1..(end + 1).min(prompt.len()));
         ScheduledSequence {
@@ -506,12 +505,8 @@ impl Scheduler {
             token_ids: request.token_ids()[start..end].to_vec(),
             num_computed_tokens: start,
             block_tables: self.kv.block_tables(id).to_vec(),
-            samples: end == request.num_tokens() && request.generates(),
-            sampling: SamplingInputs {
-                temperature: params.temperature,
-                seed: params.seed,
-                logprobs: params.logprobs,
-            },
+            samples,
+            sampling: request.sampling_inputs(samples),
             prompt_logprob_targets: match targets {
                 Some(ids) if params.prompt_logprobs => ids.to_vec(),
                 _ => Vec::new(),
@@ -586,7 +581,7 @@ fn advance(
     }
     if output.prompt_logprobs.len() != share.prompt_logprob_targets.len()
         || output.token_id.is_some() != share.samples
-        || output.logprobs.is_some() != (share.samples && share.sampling.logprobs.is_some())
+        || output.logprobs.is_some() != (share.samples && share.sampling.params.logprobs.is_some())
     {
         update.finished = Some(Err(missing));
         return update;

@@ -27,7 +27,10 @@ mod residual_norm;
 mod rms_norm;
 mod rope;
 mod sample;
+mod sample_cut;
+mod sample_edit;
 mod sample_pick;
+mod sample_scan;
 mod softcap;
 mod weight_row;
 
@@ -60,7 +63,10 @@ pub const KERNELS: &[(&str, CpuKernel)] = &[
     ("rms_norm", rms_norm::run),
     ("rope", rope::run),
     ("sample", sample::run),
+    ("sample_cut", sample_cut::run),
+    ("sample_edit", sample_edit::run),
     ("sample_pick", sample_pick::run),
+    ("sample_scan", sample_scan::run),
     ("softcap", softcap::run),
 ];
 

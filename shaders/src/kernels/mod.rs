@@ -22,7 +22,10 @@ pub mod residual_norm;
 pub mod rms_norm;
 pub mod rope;
 pub mod sample;
+pub mod sample_cut;
+pub mod sample_edit;
 pub mod sample_pick;
+pub mod sample_scan;
 pub mod softcap;
 pub mod step;
 pub mod weight;
@@ -50,7 +53,10 @@ pub const ALL: &[&Kernel] = &[
     &rms_norm::KERNEL,
     &rope::KERNEL,
     &sample::KERNEL,
+    &sample_cut::KERNEL,
+    &sample_edit::KERNEL,
     &sample_pick::KERNEL,
+    &sample_scan::KERNEL,
     &softcap::KERNEL,
 ];
 

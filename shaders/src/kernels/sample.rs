@@ -5,6 +5,9 @@
 //! Gumbel noise g = −ln(−ln u), whose maximum is a draw from the softmax (Gumbel 1954; Maddison et
 //! al. 2014, arXiv:1411.0030). u is a hash of (seed, position, token): the same seed draws the same
 //! token in any batch. On equal scores the lower id wins, so the order of comparing is free.
+//!
+//! Where the row asks for it, tokens whose logit is under the cut that [`super::sample_scan`] and
+//! [`super::sample_cut`] found take no part.
 
 use super::{bindings, bodies};
 use crate::kernel::{Kernel, KernelKey, Params};
@@ -35,7 +38,7 @@ pub fn candidates(vocab: u32) -> u32 {
 pub const KERNEL: Kernel = Kernel {
     name: "sample",
     bodies: bodies!["sample"],
-    bindings: bindings![logits: Read, step: Read, best: ReadWrite],
+    bindings: bindings![logits: Read, step: Read, cut: Read, best: ReadWrite],
     params: SampleParams::FIELDS,
     variants: || vec![key()],
 };
@@ -44,21 +47,25 @@ fn key() -> KernelKey {
     KernelKey::plain("sample", "sample")
         .module("step", "step")
         .module("rng", "rng")
+        .module("cut", "cut")
+        .module("order_key", "order_key")
         .constant("LANES", LANES)
         .constant("CHUNK", CHUNK)
 }
 
-/// Candidates of `rows` rows: logits f32 `[rows][vocab]`, best `[rows][candidates][score, id]`.
+/// Candidates of `rows` rows: logits f32 `[rows][vocab]`, cut u32 `[rows]` of
+/// [`super::sample_scan::ROW_WORDS`], best `[rows][candidates][score, id]`.
 pub fn dispatch(
     params: SampleParams,
     rows: CountId,
     logits: Slice,
     step: Slice,
+    cut: Slice,
     best: Slice,
 ) -> Dispatch {
     Dispatch {
         key: key(),
-        bindings: vec![logits, step, best],
+        bindings: vec![logits, step, cut, best],
         params: bytemuck::bytes_of(&params).to_vec(),
         grid: [
             Extent::Fixed(params.vocab.div_ceil(CHUNK)),

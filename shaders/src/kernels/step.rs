@@ -47,8 +47,19 @@ pub const SEQ_WORDS: usize = 5;
 /// Words of a prefill tile or decode query.
 pub const ITEM_WORDS: usize = 2;
 /// Words of a sampling record: temperature (f32 bits), seed low, seed high, position of the token
-/// that is drawn.
-pub const SAMPLE_WORDS: usize = 4;
+/// that is drawn, and what [`super::sample_scan`] reads: [`SAMPLE_TOP_K`], [`SAMPLE_TOP_P`],
+/// [`SAMPLE_MIN_P`], [`SAMPLE_FILTERS`].
+pub const SAMPLE_WORDS: usize = 8;
+/// Word of a sampling record: how many of the largest logits are kept; 0 for all.
+pub const SAMPLE_TOP_K: usize = 4;
+/// Word: probability mass that is kept, in units of 2⁻³²; 0 for all.
+pub const SAMPLE_TOP_P: usize = 5;
+/// Word: how far under the largest a logit may be, as a negative f32; [`NO_MIN_P`] for any.
+pub const SAMPLE_MIN_P: usize = 6;
+/// Word: 1 if one of the three is asked for. Never where the temperature is 0.
+pub const SAMPLE_FILTERS: usize = 7;
+/// The distance that keeps every logit.
+pub const NO_MIN_P: f32 = -3.4e38;
 
 /// Words of a copy: page it is made of, page it is made to.
 pub const COPY_WORDS: usize = 2;
@@ -62,3 +73,8 @@ pub const TILE_QUERIES: u32 = 8;
 pub const BLOCK_KEYS: u32 = 32;
 /// Keys whose blocks merge into one part before parts merge.
 pub const PART_KEYS: u32 = 256;
+
+/// Where the sampling record of one of the step's rows begins, in words.
+pub fn sample_record(step: &[u32], row: u32) -> usize {
+    step[SAMPLES] as usize + SAMPLE_WORDS * row as usize
+}

@@ -11,6 +11,10 @@ const STEP_ROWS = 9u;
 const STEP_SAMPLES = 10u;
 const STEP_COPIES = 11u;
 const NO_SLOT = 0xffffffffu;
+const SAMPLE_TOP_K = 4u;
+const SAMPLE_TOP_P = 5u;
+const SAMPLE_MIN_P = 6u;
+const SAMPLE_FILTERS = 7u;
 
 struct Seq {
   first_token: u32,
@@ -28,6 +32,8 @@ fn step_slot(group: u32, token: u32) -> u32 {
   return step[step[STEP_SLOTS] + group * step[STEP_NUM_TOKENS] + token];
 }
 fn step_row_token(row: u32) -> u32 { return step[step[STEP_ROWS] + row]; }
+// Where a row's sampling record begins.
+fn step_sample(row: u32) -> u32 { return step[STEP_SAMPLES] + 8u * row; }
 
 fn step_seq(seq: u32) -> Seq {
   let at = step[STEP_SEQS] + 5u * seq;

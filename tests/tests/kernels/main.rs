@@ -18,6 +18,8 @@ mod residual_norm;
 mod rms_norm;
 mod rope;
 mod sample;
+mod sample_filter;
+mod sample_golden;
 mod sample_pick;
 mod softcap;
 mod step;

@@ -6,6 +6,7 @@ use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::Executor;
 use twoclock_shaders::kernels::sample::{SampleParams, candidates};
 use twoclock_shaders::kernels::sample_pick::SamplePickParams;
+use twoclock_shaders::kernels::sample_scan::ROW_WORDS;
 use twoclock_shaders::kernels::{sample, sample_pick, step};
 use twoclock_shaders::program::CountId;
 use twoclock_tests::{Case, Noise, gpu};
@@ -20,7 +21,11 @@ pub(crate) fn draw(
 ) -> Vec<u32> {
     let samples: Vec<u32> = records
         .iter()
-        .flat_map(|&(t, seed, position)| [t.to_bits(), seed as u32, (seed >> 32) as u32, position])
+        .flat_map(|&(t, seed, position)| {
+            let draw = [t.to_bits(), seed as u32, (seed >> 32) as u32, position];
+            // No filters.
+            [draw, [0; 4]].concat()
+        })
         .collect();
     let rows = records.len();
     let n = candidates(vocab);
@@ -32,6 +37,7 @@ pub(crate) fn draw(
         inputs: vec![
             logits.into(),
             step_buffer(&[(step::SAMPLES, &samples)]).into(),
+            vec![0u32; ROW_WORDS].into(),
             vec![0u32; 2 * rows * n as usize].into(),
             vec![0u32; rows].into(),
         ],
@@ -45,13 +51,13 @@ pub(crate) fn draw(
                 first_row: 0,
             };
             vec![
-                sample::dispatch(params, CountId(0), b[0], b[1], b[2]),
-                sample_pick::dispatch(&caps, pick, CountId(0), b[2], b[3]),
+                sample::dispatch(params, CountId(0), b[0], b[1], b[2], b[3]),
+                sample_pick::dispatch(&caps, pick, CountId(0), b[3], b[4]),
             ]
         }),
         counts: vec![rows as u32],
     };
-    case.run(executor, 3)
+    case.run(executor, 4)
         .into_iter()
         .map(f32::to_bits)
         .collect()

@@ -1,0 +1,135 @@
+//! Whether sampling parameters mean something for a model. Knows their ranges, not how they are used.
+
+use crate::sched::RequestError;
+use crate::types::{SamplingParams, TokenId};
+
+/// Lowest temperature above 0. Under it `logit / temperature` may leave f32, and tokens of equal
+/// infinities are no draw; far above it already the likeliest token is as good as certain.
+const MIN_TEMPERATURE: f32 = 1e-30;
+
+/// Most answers to one request, as OpenAI's protocol has it.
+pub(super) const MAX_ANSWERS: usize = 128;
+
+/// Holds parameters against a vocabulary.
+///
+/// # Errors
+/// [`RequestError::InvalidParameter`] or [`RequestError::TokenOutOfRange`], naming the first field
+/// that means nothing.
+pub(super) fn check(params: &SamplingParams, vocab_size: usize) -> Result<(), RequestError> {
+    let number = |name, value: f32, ok: bool, must| match ok {
+        true => Ok(()),
+        false => invalid(name, format!("{value:?}"), must),
+    };
+    let p = params;
+    if !(1..=MAX_ANSWERS).contains(&p.n) {
+        return invalid("n", p.n.to_string(), "1 to 128");
+    }
+    let warm = p.temperature == 0.0 || (MIN_TEMPERATURE..f32::INFINITY).contains(&p.temperature);
+    let must = "0 or a number from 1e-30 up";
+    number("temperature", p.temperature, warm, must)?;
+    let must = "above 0 and at most 1";
+    number("top_p", p.top_p, p.top_p > 0.0 && p.top_p <= 1.0, must)?;
+    let must = "from 0 to 1";
+    number("min_p", p.min_p, (0.0..=1.0).contains(&p.min_p), must)?;
+    let repetition = p.repetition_penalty;
+    let ok = (1e-3..=1e3).contains(&repetition);
+    let must = "from 0.001 to 1000 (1 is none)";
+    number("repetition_penalty", repetition, ok, must)?;
+    for (name, value) in [
+        ("presence_penalty", p.presence_penalty),
+        ("frequency_penalty", p.frequency_penalty),
+    ] {
+        number(name, value, (-2.0..=2.0).contains(&value), "from -2 to 2")?;
+    }
+    for &(_, bias) in &p.logit_bias {
+        let ok = (-100.0..=100.0).contains(&bias);
+        number("logit_bias", bias, ok, "from -100 to 100 for each id")?;
+    }
+    let mut biased: Vec<TokenId> = p.logit_bias.iter().map(|&(id, _)| id).collect();
+    biased.sort_unstable();
+    if let Some(twice) = biased.windows(2).find(|pair| pair[0] == pair[1]) {
+        let value = format!("given twice for id {}", twice[0]);
+        return invalid("logit_bias", value, "given once for each id");
+    }
+    if p.bad_words.iter().any(Vec::is_empty) {
+        let must = "sequences of at least one id";
+        return invalid("bad_words", "an empty sequence".into(), must);
+    }
+    if p.stop.iter().any(String::is_empty) {
+        return invalid(
+            "stop",
+            "an empty string".into(),
+            "strings of at least a letter",
+        );
+    }
+    if p.min_tokens > p.max_tokens {
+        let value = format!("{} with max_tokens {}", p.min_tokens, p.max_tokens);
+        return invalid("min_tokens", value, "at most max_tokens");
+    }
+    if let Some(n) = p.logprobs.filter(|n| *n > vocab_size) {
+        let must = "at most the size of the vocabulary";
+        return invalid("logprobs", n.to_string(), must);
+    }
+    check_ids("stop_token_ids", &p.stop_token_ids, vocab_size)?;
+    check_ids("logit_bias", &biased, vocab_size)?;
+    let mut words = p.bad_words.iter();
+    words.try_for_each(|word| check_ids("bad_words", word, vocab_size))
+}
+
+/// Holds ids against a vocabulary.
+///
+/// # Errors
+/// [`RequestError::TokenOutOfRange`] for the first beyond it.
+pub(super) fn check_ids(
+    what: &'static str,
+    ids: &[TokenId],
+    vocab_size: usize,
+) -> Result<(), RequestError> {
+    match ids.iter().find(|id| **id as usize >= vocab_size) {
+        Some(&id) => Err(RequestError::TokenOutOfRange {
+            what,
+            id,
+            vocab_size,
+        }),
+        None => Ok(()),
+    }
+}
+
+fn invalid(name: &'static str, value: String, must: &'static str) -> Result<(), RequestError> {
+    Err(RequestError::InvalidParameter { name, value, must })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_field_is_named_by_its_error() {
+        type Change = fn(&mut SamplingParams);
+        let cases: [(&str, Change); 16] = [
+            ("n", |p| p.n = 0),
+            ("temperature", |p| p.temperature = -1.0),
+            ("temperature", |p| p.temperature = f32::NAN),
+            ("top_p", |p| p.top_p = 0.0),
+            ("top_p", |p| p.top_p = f32::NAN),
+            ("min_p", |p| p.min_p = 1.5),
+            ("repetition_penalty", |p| p.repetition_penalty = 0.0),
+            ("presence_penalty", |p| p.presence_penalty = 2.5),
+            ("frequency_penalty", |p| p.frequency_penalty = f32::NAN),
+            ("logit_bias", |p| p.logit_bias = vec![(1, f32::INFINITY)]),
+            ("logit_bias", |p| p.logit_bias = vec![(1, 1.0), (1, 2.0)]),
+            ("logit_bias", |p| p.logit_bias = vec![(10, 1.0)]),
+            ("bad_words", |p| p.bad_words = vec![vec![]]),
+            ("bad_words", |p| p.bad_words = vec![vec![1], vec![2, 10]]),
+            ("stop", |p| p.stop = vec![String::new()]),
+            ("min_tokens", |p| p.min_tokens = 1000),
+        ];
+        assert_eq!(check(&SamplingParams::default(), 10), Ok(()));
+        for (name, change) in cases {
+            let mut params = SamplingParams::default();
+            change(&mut params);
+            let error = check(&params, 10).unwrap_err().to_string();
+            assert!(error.starts_with(name), "{name}: {error}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What a request asks of the draw of its tokens, and what a step carries of it. Plain data; what
+//! the values mean for logits is `sample`'s, and for text the output processor's.
+
+use super::TokenId;
+use std::sync::Arc;
+
+/// How one request draws its tokens and when it ends.
+///
+/// Names, order and meaning are vLLM's: bans and [`logit_bias`](Self::logit_bias), then penalties,
+/// then [`temperature`](Self::temperature), `min_p`, `top_k`, `top_p`, then the draw. At temperature 0
+/// the last three change nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SamplingParams {
+    /// Divides the logits before drawing; 0 takes the largest logit (lowest id on a tie).
+    pub temperature: f32,
+    /// Draw from so many of the largest logits, and what equals the last of them; 0 from all.
+    pub top_k: usize,
+    /// Draw from the likeliest tokens that together have this probability; 1 from all.
+    pub top_p: f32,
+    /// Draw from tokens at least so likely, as a share of the likeliest one's probability.
+    pub min_p: f32,
+    /// Over 1 makes tokens of the prompt and the output less likely: positive logits are divided by
+    /// it, others multiplied.
+    pub repetition_penalty: f32,
+    /// Taken off the logit of every token that is in the output.
+    pub presence_penalty: f32,
+    /// Taken off the logit of a token as often as it is in the output.
+    pub frequency_penalty: f32,
+    /// Added to the logits of these ids, each of which stands here once.
+    pub logit_bias: Vec<(TokenId, f32)>,
+    /// Sequences that do not appear in the output: the last id of one is not drawn right after the
+    /// others.
+    pub bad_words: Vec<Vec<TokenId>>,
+    /// Seeds the noise, which is a hash of (seed, position, token): the same seed gives the same
+    /// tokens in any batch.
+    pub seed: u64,
+    /// Most tokens to generate.
+    pub max_tokens: usize,
+    /// So many tokens are generated before anything but a length ends the request.
+    pub min_tokens: usize,
+    /// Token ids that end the request; the id itself is not part of the answer.
+    pub stop_token_ids: Vec<TokenId>,
+    /// Texts that end the request; the answer's text ends before the first of them. Only an engine
+    /// with a tokenizer sees them.
+    pub stop: Vec<String>,
+    /// Keep the stop string at the end of the answer's text.
+    pub include_stop_str_in_output: bool,
+    /// Go on past end-of-generation ids (they then are part of the answer).
+    pub ignore_eos: bool,
+    /// Report the log-probabilities of the chosen token and of this many best ones, a step. They are
+    /// the model's own: before bans, penalties and temperature.
+    pub logprobs: Option<usize>,
+    /// Report the log-probability of every prompt token after the first, given those before it.
+    pub prompt_logprobs: bool,
+    /// Answers to draw; each has a seed of its own, derived from `seed`, and the first has `seed`
+    /// itself. The prompt is computed once.
+    pub n: usize,
+    /// Requests share cached beginnings only with those of the same salt, so that nobody learns
+    /// from the time an answer takes what others have asked.
+    pub cache_salt: Option<String>,
+}
+
+impl Default for SamplingParams {
+    fn default() -> Self {
+        Self {
+            temperature: 0.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            logit_bias: Vec::new(),
+            bad_words: Vec::new(),
+            seed: 0,
+            max_tokens: 128,
+            min_tokens: 0,
+            stop_token_ids: Vec::new(),
+            stop: Vec::new(),
+            include_stop_str_in_output: false,
+            ignore_eos: false,
+            logprobs: None,
+            prompt_logprobs: false,
+            n: 1,
+            cache_salt: None,
+        }
+    }
+}
+
+impl SamplingParams {
+    /// Whether the logits of single tokens are changed before the draw that follows `num_output`
+    /// output tokens.
+    pub fn edits_logits(&self, num_output: usize) -> bool {
+        self.repetition_penalty != 1.0
+            || self.presence_penalty != 0.0
+            || self.frequency_penalty != 0.0
+            || !self.logit_bias.is_empty()
+            || !self.bad_words.is_empty()
+            || num_output < self.min_tokens
+    }
+}
+
+/// What a sampler must know of a request in a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SamplingInputs {
+    /// How to draw.
+    pub params: Arc<SamplingParams>,
+    /// What bans and penalties depend on, where there are any and a token is drawn.
+    pub history: Option<SamplingHistory>,
+}
+
+/// The tokens before a drawn one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SamplingHistory {
+    /// Prompt and output.
+    pub token_ids: Vec<TokenId>,
+    /// How many of them are the prompt's.
+    pub num_prompt_tokens: usize,
+    /// Ids that may not be drawn yet, as they would end the request: see
+    /// [`SamplingParams::min_tokens`].
+    pub held_ids: Vec<TokenId>,
+}
