@@ -2,12 +2,12 @@
 //! no protocol.
 
 use super::completion::Completion;
-use super::core::{EngineCore, num_answers};
-use super::output_processor::{OutputProcessor, RequestOutput};
+use super::core::{EngineCore, EngineOutput, num_answers};
+use super::output_processor::{OutputProcessor, RequestOutput, TextStream};
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::runner::ExecuteModel;
-use crate::text::{Detokenizer, RenderedPrompt, TextError, Tokenizer};
+use crate::text::{RenderedPrompt, TextError, Tokenizer};
 use crate::types::{RequestId, SamplingParams, TokenId};
 
 /// What a request continues.
@@ -80,7 +80,13 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
     /// The tokenizer's, and those of [`EngineCore::add_request`].
     pub fn add_request(&mut self, prompt: Prompt, params: SamplingParams) -> Result<RequestId> {
         let ids = prompt.into_token_ids(&self.tokenizer)?;
-        Ok(self.core.add_request(ids, params)?)
+        let streams = (0..num_answers(&params)).map(|_| TextStream::new(&params));
+        let streams: Vec<_> = streams.collect();
+        let id = self.core.add_request(ids, params)?;
+        for (index, stream) in streams.into_iter().enumerate() {
+            self.processor.expect(id, index, stream);
+        }
+        Ok(id)
     }
 
     /// Ends a request at once, as [`EngineCore::abort`].
@@ -100,9 +106,17 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
     /// # Errors
     /// The device's; the next call computes the same step again.
     pub async fn step(&mut self) -> Result<Vec<RequestOutput>> {
-        let outputs = self.core.step().await?.into_iter();
-        let text = |output| self.processor.process(&self.tokenizer, output);
-        Ok(outputs.map(text).collect())
+        let mut outputs = Vec::new();
+        for output in self.core.step().await? {
+            let goes_on = output.finished.is_none();
+            let output = self.processor.process(&self.tokenizer, output);
+            if goes_on && output.output.finished.is_some() {
+                let output = &output.output;
+                self.core.give_up(output.request_id, output.index);
+            }
+            outputs.push(output);
+        }
+        Ok(outputs)
     }
 
     /// Steps until all these prompts are answered, in their order, as [`EngineCore::generate`]; one
@@ -117,35 +131,37 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
         let mut requests = Vec::new();
         // Of each prompt why it is refused, or how many answers it has.
         let mut expected = Vec::new();
+        let mut streams = Vec::new();
         for (prompt, params) in prompts {
             match prompt.into_token_ids(&self.tokenizer) {
                 Ok(ids) => {
-                    expected.push(Ok(num_answers(&params)));
+                    let n = num_answers(&params);
+                    expected.push(Ok(n));
+                    streams.extend((0..n).map(|_| (TextStream::new(&params), String::new())));
                     requests.push((ids, params));
                 }
                 Err(error) => expected.push(Err(error)),
             }
         }
-        let mut answers = self.core.generate(requests).await?.into_iter();
+        let tokenizer = &self.tokenizer;
+        let stop = |place: usize, output: &EngineOutput| {
+            let (stream, text): &mut (TextStream, String) = &mut streams[place];
+            let (piece, stopped) = stream.push(tokenizer, output);
+            text.push_str(&piece);
+            stopped
+        };
+        let answers = self.core.generate_until(requests, stop).await?;
+        let mut answers = answers.into_iter().zip(streams);
         let mut texts = Vec::new();
         for expected in expected {
             match expected {
                 Err(error) => texts.push(Err(error.into())),
-                Ok(n) => texts.extend(answers.by_ref().take(n).map(|completion| {
+                Ok(n) => texts.extend(answers.by_ref().take(n).map(|(completion, (_, text))| {
                     let completion = completion?;
-                    let text = self.text_of(&completion);
                     Ok(TextCompletion { completion, text })
                 })),
             }
         }
         Ok(texts)
-    }
-
-    fn text_of(&self, completion: &Completion) -> String {
-        let mut stream = Detokenizer::continuing(true);
-        let ids = completion.token_ids.iter();
-        let mut text: String = ids.map(|&id| stream.push(&self.tokenizer, id)).collect();
-        text.push_str(&stream.finish());
-        text
     }
 }

@@ -167,3 +167,57 @@ fn an_end_that_only_the_tokenizer_knows_ends() {
         assert_eq!(answer.completion.finish_reason, Some(FinishReason::Stop));
     }
 }
+
+#[test]
+fn a_stop_string_ends_the_text_and_the_request() {
+    let ask = |stop: &str, include: bool, min_tokens: usize| SamplingParams {
+        stop: vec!["never".into(), stop.into()],
+        include_stop_str_in_output: include,
+        min_tokens,
+        max_tokens: 60,
+        ..SamplingParams::default()
+    };
+    let uhr = ANSWER.find("Uhr").unwrap() + 3;
+    for (params, expected, tokens) in [
+        (ask("Uhr", false, 0), " Zwölf ", uhr),
+        (ask("Uhr", true, 0), " Zwölf Uhr", uhr),
+        (
+            ask("🕛, 十", true, 0),
+            " Zwölf Uhr: 🕛, 十",
+            ANSWER.find('二').unwrap(),
+        ),
+        // Not looked for so early; what came before cannot become a part of one.
+        (ask("Zw", false, 9), ANSWER, ANSWER.len()),
+        (ask("二時!", false, 0), ANSWER, ANSWER.len()),
+    ] {
+        let prompt = Prompt::TokenIds(vec![65]);
+        let asked = vec![
+            (prompt.clone(), params.clone()),
+            (prompt.clone(), SamplingParams::default()),
+        ];
+        let answers = block_on(engine().generate(asked)).unwrap();
+        let answer = answers[0].as_ref().unwrap();
+        assert_eq!(answer.text, expected);
+        assert_eq!(answer.completion.token_ids.len(), tokens, "{expected}");
+        assert_eq!(answer.completion.finish_reason, Some(FinishReason::Stop));
+        assert_eq!(
+            answers[1].as_ref().unwrap().text,
+            ANSWER,
+            "the other goes on"
+        );
+
+        let mut engine = engine();
+        engine.add_request(prompt, params).unwrap();
+        let (mut text, mut reason) = (String::new(), None);
+        while engine.has_unfinished_requests() {
+            for output in block_on(engine.step()).unwrap() {
+                text.push_str(&output.text);
+                reason = output.output.finished;
+            }
+        }
+        assert_eq!(
+            (text.as_str(), reason),
+            (expected, Some(Ok(FinishReason::Stop)))
+        );
+    }
+}

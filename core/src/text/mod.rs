@@ -9,6 +9,7 @@ pub mod literal;
 mod piece;
 mod pre_tokenizer;
 mod split_patterns;
+pub mod stop;
 pub mod strftime;
 pub mod template;
 mod template_json;
@@ -21,6 +22,7 @@ mod vocabulary;
 
 pub use detokenize::Detokenizer;
 pub use literal::RenderedPrompt;
+pub use stop::StopStrings;
 pub use template::ChatTemplate;
 pub use tokenizer::Tokenizer;
 
