@@ -71,6 +71,7 @@ Examples:
   twoclock run -m smollm2 -p 'What is rain?'     one question
   twoclock run -m smollm2 -f notes.txt --raw     go on from a text as it is
   twoclock run -m smollm2 -p Hi --temperature 0.8 --seed 7 -n 40 --json
+  twoclock run -m smollm2 -p 'Count.' --temperature 0.8 --top-p 0.9 --stop 5
 
 The prompt is put into the model's chat template, unless --raw. Answers come token by token.")]
     Run(RunArgs),
@@ -230,18 +231,9 @@ pub struct RunArgs {
     /// Give the text as it is, without the model's chat template.
     #[arg(long, requires = "ask")]
     pub raw: bool,
-    /// Go on past the end of the answer.
-    #[arg(long)]
-    pub ignore_eos: bool,
-    /// Spread of the draw; 0 takes the likeliest token each time.
-    #[arg(long, default_value_t = 0.0, value_name = "T")]
-    pub temperature: f32,
-    /// Seed of the draw: the same seed, the same answer.
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    pub seed: u64,
-    /// Most tokens of an answer.
-    #[arg(short = 'n', long, default_value_t = 512, value_name = "N")]
-    pub max_tokens: usize,
+    /// How tokens are drawn and where an answer ends.
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
     /// Report the log-probabilities of each token and of this many best ones (with --json).
     #[arg(long, value_name = "N", requires = "json")]
     pub logprobs: Option<usize>,
@@ -253,8 +245,107 @@ pub struct RunArgs {
     pub engine: EngineArgs,
 }
 
+/// How tokens are drawn and where an answer ends. What is not given is the model's own
+/// recommendation, where it has one.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "How tokens are drawn")]
+pub struct SamplingArgs {
+    /// Spread of the draw: 1 draws as the model predicts, less is more certain, 0 takes the likeliest
+    /// token each time [default: the model's, else 0].
+    #[arg(long, value_name = "T")]
+    pub temperature: Option<f32>,
+    /// Draw from the N likeliest tokens; 0 from all [default: the model's, else 0].
+    #[arg(long, value_name = "N")]
+    pub top_k: Option<usize>,
+    /// Draw from the likeliest tokens that together have probability P; 1 from all [default: the
+    /// model's, else 1].
+    #[arg(long, value_name = "P")]
+    pub top_p: Option<f32>,
+    /// Draw from tokens at least P times as likely as the likeliest; 0 from all [default: the model's,
+    /// else 0].
+    #[arg(long, value_name = "P")]
+    pub min_p: Option<f32>,
+    /// Make what the prompt and the answer hold less likely: over 1, such as 1.1 [default: the
+    /// model's, else 1].
+    #[arg(long, value_name = "R")]
+    pub repetition_penalty: Option<f32>,
+    /// Taken off the score of every token the answer holds, from -2 to 2.
+    #[arg(
+        long,
+        default_value_t = 0.0,
+        value_name = "X",
+        allow_negative_numbers = true
+    )]
+    pub presence_penalty: f32,
+    /// Taken off the score of a token as often as the answer holds it, from -2 to 2.
+    #[arg(
+        long,
+        default_value_t = 0.0,
+        value_name = "X",
+        allow_negative_numbers = true
+    )]
+    pub frequency_penalty: f32,
+    /// Add to the score of a token, from -100 (never) to 100 (always); `twoclock tokenize` shows ids.
+    /// May be repeated.
+    #[arg(long, value_name = "ID=BIAS", value_parser = logit_bias)]
+    pub logit_bias: Vec<(u32, f32)>,
+    /// A text the answer does not hold, as its tokens are usually written, with and without a space
+    /// before it. May be repeated.
+    #[arg(long, value_name = "TEXT")]
+    pub bad_word: Vec<String>,
+    /// Seed of the draw: the same seed, the same answer.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub seed: u64,
+    /// auto takes what the model's generation_config.json recommends; none does not.
+    #[arg(long, value_enum, default_value_t = GenerationConfig::Auto, value_name = "auto|none")]
+    pub generation_config: GenerationConfig,
+    /// Most tokens of an answer.
+    #[arg(short = 'n', long, default_value_t = 512, value_name = "N")]
+    pub max_tokens: usize,
+    /// Fewest tokens of an answer: before them it does not end.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub min_tokens: usize,
+    /// End the answer before this text. May be repeated.
+    #[arg(long, value_name = "TEXT")]
+    pub stop: Vec<String>,
+    /// Leave the text that --stop found at the end of the answer.
+    #[arg(long, requires = "stop")]
+    pub include_stop: bool,
+    /// End the answer at this token. May be repeated.
+    #[arg(long, value_name = "ID")]
+    pub stop_token_id: Vec<u32>,
+    /// Go on past the end of the answer.
+    #[arg(long)]
+    pub ignore_eos: bool,
+}
+
+/// Whether a model's recommendations count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GenerationConfig {
+    /// They do, where there are any.
+    Auto,
+    /// They do not.
+    None,
+}
+
+fn logit_bias(text: &str) -> Result<(u32, f32), String> {
+    let (id, bias) = text
+        .split_once('=')
+        .ok_or("it must be ID=BIAS, such as 13=-100")?;
+    let id = id
+        .trim()
+        .parse()
+        .map_err(|_| format!("{id:?} is no token id"))?;
+    let bias = bias
+        .trim()
+        .parse()
+        .map_err(|_| format!("{bias:?} is no number"))?;
+    Ok((id, bias))
+}
+
 /// How a model is run.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "How the model is run")]
 pub struct EngineArgs {
     /// Number of a device in `twoclock devices`, or cpu for the reference kernels; the best one
     /// where absent.

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use serde_json::json;
 use twoclock::catalogue;
-use twoclock::cli::{Cli, Command, EngineArgs, RunArgs};
+use twoclock::cli::{Cli, Command, EngineArgs, GenerationConfig, RunArgs, SamplingArgs};
 use twoclock::devices;
 use twoclock::engine::{self, EngineOptions};
 use twoclock::eval;
@@ -28,6 +28,7 @@ use twoclock::text_input::{read_stdin, read_text};
 use twoclock::tokenize;
 use twoclock_core::text::Tokenizer;
 use twoclock_core::types::SamplingParams;
+use twoclock_core::weights::GenerationDefaults;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -179,6 +180,40 @@ fn engine_options(args: &EngineArgs) -> EngineOptions {
     }
 }
 
+/// What was typed; where it was not, what the model recommends.
+fn sampling_params(
+    args: &SamplingArgs,
+    model: &GenerationDefaults,
+    logprobs: Option<usize>,
+) -> SamplingParams {
+    let mut params = SamplingParams {
+        presence_penalty: args.presence_penalty,
+        frequency_penalty: args.frequency_penalty,
+        logit_bias: args.logit_bias.clone(),
+        seed: args.seed,
+        max_tokens: args.max_tokens,
+        min_tokens: args.min_tokens,
+        stop_token_ids: args.stop_token_id.clone(),
+        stop: args.stop.clone(),
+        include_stop_str_in_output: args.include_stop,
+        ignore_eos: args.ignore_eos,
+        logprobs,
+        ..SamplingParams::default()
+    };
+    if args.generation_config == GenerationConfig::Auto {
+        model.apply(&mut params);
+    }
+    let typed = GenerationDefaults {
+        temperature: args.temperature,
+        top_k: args.top_k,
+        top_p: args.top_p,
+        min_p: args.min_p,
+        repetition_penalty: args.repetition_penalty,
+    };
+    typed.apply(&mut params);
+    params
+}
+
 fn run_model(args: &RunArgs, models: &Models<'_>) -> anyhow::Result<()> {
     let ask = match (&args.prompt, &args.file, &args.prompt_ids) {
         (Some(text), _, _) => Ask::Text(text.clone()),
@@ -187,22 +222,17 @@ fn run_model(args: &RunArgs, models: &Models<'_>) -> anyhow::Result<()> {
         (_, _, Some(ids)) => Ask::Ids(ids.clone()),
         _ => Ask::Conversation,
     };
-    let options = RunOptions {
+    let mut options = RunOptions {
         ask,
         system: args.system.clone(),
         raw: args.raw,
         json: args.json,
-        sampling: SamplingParams {
-            temperature: args.temperature,
-            seed: args.seed,
-            max_tokens: args.max_tokens,
-            ignore_eos: args.ignore_eos,
-            logprobs: args.logprobs,
-            ..SamplingParams::default()
-        },
+        sampling: SamplingParams::default(),
+        bad_words: args.sampling.bad_word.clone(),
         engine: engine_options(&args.engine),
     };
     let checkpoint = models.find(&args.model)?.open()?;
+    options.sampling = sampling_params(&args.sampling, &checkpoint.generation, args.logprobs);
     run::run(&checkpoint, options, models.store, models.report)
 }
 

@@ -43,6 +43,8 @@ pub struct RunOptions {
     pub json: bool,
     /// How tokens are drawn.
     pub sampling: SamplingParams,
+    /// Texts that the answer does not hold.
+    pub bad_words: Vec<String>,
     /// On what.
     pub engine: EngineOptions,
 }
@@ -53,7 +55,7 @@ pub struct RunOptions {
 /// Whatever keeps the prompt from being answered.
 pub fn run(
     checkpoint: &Checkpoint,
-    options: RunOptions,
+    mut options: RunOptions,
     store: &Store,
     report: &Reporter,
 ) -> anyhow::Result<()> {
@@ -83,6 +85,15 @@ pub fn run(
     } else {
         Tokenizer::from_assets(&checkpoint.text)?
     };
+    for word in &options.bad_words {
+        // Inside a text a word mostly begins with its space.
+        for text in [word.clone(), format!(" {word}")] {
+            let ids = tokenizer.encode(&text, false, false)?;
+            if !ids.is_empty() {
+                options.sampling.bad_words.push(ids);
+            }
+        }
+    }
     let prompt = match &options.ask {
         Ask::Conversation if options.json => {
             bail!("--json needs a prompt: give -p, -f or --prompt-ids");

@@ -238,8 +238,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             };
             for mut output in outputs {
                 let its = (output.request_id, output.index);
-                let is_its =
-                    |a: &Result<Completion, _>| matches!(a, Ok(c) if (c.request_id, c.index) == its);
+                let is_its = |a: &Result<Completion, _>| matches!(a, Ok(c) if (c.request_id, c.index) == its);
                 let place = answers.iter().position(is_its);
                 if place.is_some_and(|place| stop(place, &output)) {
                     self.give_up(its.0, its.1);

@@ -33,8 +33,7 @@ pub use kv_cache_manager::KvCacheManager;
 pub use kv_group::KvGroupSpec;
 pub use metrics::{CacheMetrics, KvUsage};
 pub use output::{
-    BlockCopy, ModelRunnerOutput, ScheduledSequence, SchedulerOutput,
-    SequenceOutput,
+    BlockCopy, ModelRunnerOutput, ScheduledSequence, SchedulerOutput, SequenceOutput,
 };
 pub use request::{Request, RequestStatus};
 pub use scheduler::{RequestUpdate, Scheduler};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::generation::GenerationDefaults;
 use super::gguf::Gguf;
 use super::names::{
     ROPE_FACTORS, ROPE_FREQS, canonical, expected_tensors, fused, hf_name, is_derived, is_router,
@@ -91,6 +92,8 @@ pub struct Checkpoint {
     pub tensors: BTreeMap<String, TensorInfo>,
     /// Tokenizer and chat template.
     pub text: TextAssets,
+    /// What its `generation_config.json` recommends for the draw of tokens.
+    pub generation: GenerationDefaults,
     /// For whoever asks what this is.
     pub metadata: CheckpointMetadata,
 }
@@ -213,7 +216,7 @@ impl Checkpoint {
             tensors.remove("lm_head.weight");
         }
         let string = |key: &str| config_json.get(key)?.as_str().map(str::to_owned);
-        Self::new(
+        let checkpoint = Self::new(
             files.name(),
             config,
             tensors,
@@ -223,7 +226,12 @@ impl Checkpoint {
             },
             found.file_bytes,
             [string("model_type"), string("_name_or_path"), None],
-        )
+        )?;
+        let defaults = generation.map(|value| GenerationDefaults::read(GENERATION, &value));
+        Ok(Self {
+            generation: defaults.transpose()?.unwrap_or_default(),
+            ..checkpoint
+        })
     }
 
     fn new(
@@ -283,6 +291,7 @@ impl Checkpoint {
             config,
             tensors,
             text,
+            generation: GenerationDefaults::default(),
         })
     }
 

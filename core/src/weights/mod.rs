@@ -18,6 +18,7 @@ mod config_hf;
 pub mod dtype;
 mod families;
 mod fields;
+pub mod generation;
 pub mod gguf;
 mod keys;
 pub mod names;
@@ -30,6 +31,7 @@ pub mod text_assets;
 
 pub use checkpoint::Checkpoint;
 pub use dtype::DType;
+pub use generation::GenerationDefaults;
 pub use quantize::Quantization;
 pub use source::{ByteSource, ModelFiles};
 pub use tensor::TensorInfo;
