@@ -44,6 +44,18 @@ fn limits_beyond_the_model_are_refused() {
     }
     let output = run(home.path(), &["--temperature", "1e-40"]).output();
     refused(&output.unwrap(), "temperature is 1e-40");
+    for (flag, value, because) in [
+        ("--top-p", "1.5", "top_p is 1.5"),
+        ("--min-p", "2", "min_p is 2"),
+        ("--repetition-penalty", "0", "repetition_penalty is 0"),
+        ("--presence-penalty", "-3", "presence_penalty is -3"),
+        ("--logit-bias", "3=1000", "logit_bias is 1000"),
+        ("--logit-bias", "99999=1", "logit_bias holds token id 99999"),
+        ("--stop", "", "stop is an empty string"),
+    ] {
+        let output = run(home.path(), &[flag, value]).output();
+        refused(&output.unwrap(), because);
+    }
 }
 
 #[test]

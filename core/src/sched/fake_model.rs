@@ -190,7 +190,7 @@ impl FakeModel {
                 request_id: share.request_id,
                 token_id: share
                     .samples
-                    .then_some((last ^ share.sampling.seed as u32) % VOCAB),
+                    .then_some((last ^ share.sampling.params.seed as u32) % VOCAB),
                 logprobs: None,
                 prompt_logprobs: share.prompt_logprob_targets.iter().map(logprob).collect(),
                 error: None,
