@@ -74,7 +74,7 @@ Examples:
   twoclock run -m smollm2 -p 'Count.' --temperature 0.8 --top-p 0.9 --stop 5
 
 The prompt is put into the model's chat template, unless --raw. Answers come token by token.")]
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Measure how well a model predicts a text: mean negative log-probability and perplexity.
     #[command(after_help = "\
 Example:
@@ -296,7 +296,7 @@ pub struct SamplingArgs {
     /// Seed of the draw: the same seed, the same answer.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub seed: u64,
-    /// auto takes what the model's generation_config.json recommends; none does not.
+    /// auto takes what the model's `generation_config.json` recommends; none does not.
     #[arg(long, value_enum, default_value_t = GenerationConfig::Auto, value_name = "auto|none")]
     pub generation_config: GenerationConfig,
     /// Most tokens of an answer.
