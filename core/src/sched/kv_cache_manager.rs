@@ -21,7 +21,7 @@ pub(super) struct SequenceBlocks {
 
 /// Block tables of every sequence that has any.
 ///
-/// Tables only grow, all groups' alike: block `i` is that of positions `i · block_size ..`. What no
+/// Tables only grow, but for blocks that no step has filled, all groups' alike: block `i` is that of positions `i · block_size ..`. What no
 /// query of a coming step can see is the null block.
 #[derive(Debug)]
 pub struct KvCacheManager {
@@ -142,8 +142,8 @@ impl KvCacheManager {
     }
 
     /// Makes the tables of a request ready for a step that computes the positions of `range`:
-    /// lengthened by whole blocks, never one more than they need, and with a copy where the first
-    /// of them lies in a block that others hold. Gives back whether there was room; if not, nothing
+    /// as many blocks as they need and no more, and with a copy where the first of them lies in a
+    /// block that others hold. Gives back whether there was room; if not, nothing
     /// changed.
     pub fn allocate_slots(&mut self, id: RequestId, range: Range<usize>) -> bool {
         let blocks = range.end.div_ceil(self.block_size);
@@ -154,7 +154,7 @@ impl KvCacheManager {
             let alone = tables.all(|(table, pool)| {
                 let own =
                     |&&block: &&BlockId| pool.ref_cnt(block) == 1 && pool.hash(block).is_none();
-                table.len() >= blocks && table.get(index).filter(own).is_some()
+                table.len() == blocks && table.get(index).filter(own).is_some()
             });
             if alone {
                 return true;
@@ -193,6 +193,8 @@ impl KvCacheManager {
             num_known: 0,
         });
         for (table, pool) in sequence.tables.iter_mut().zip(&mut self.pools) {
+            // A step that failed was perhaps to compute more than this one does.
+            pool.free(table.drain(blocks.min(table.len())..).rev());
             let new = pool.allocate(missing);
             table.extend(new.expect("every pool has so many free blocks"));
         }

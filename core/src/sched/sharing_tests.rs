@@ -214,3 +214,40 @@ fn what_a_failing_request_computed_is_not_shared() {
     s.add_request(request(3, 40, 5)).unwrap();
     assert_eq!(s.schedule().scheduled[0].num_computed_tokens, 0);
 }
+
+/// After a step failed the first request is aborted, and the one that waited for its prompt takes
+/// most of the budget: what is left for the last one needs fewer blocks than it has.
+#[test]
+fn a_smaller_share_after_a_failed_step_gives_blocks_back() {
+    let mut s = scheduler(SchedulerConfig {
+        max_num_batched_tokens: 42,
+        max_prefill_chunk: Some(30),
+        ..config(16, 20)
+    });
+    let mut model = FakeModel::default();
+    let add = |s: &mut Scheduler, id, first, prompt| {
+        let r = request(id, prompt, 3).with_prompt_of(RequestId(first));
+        s.add_request(r).unwrap();
+    };
+    add(&mut s, 1, 1, 52);
+    add(&mut s, 3, 1, 52);
+    step(&mut s, &mut model);
+    add(&mut s, 5, 5, 40);
+    let shares = |out: &SchedulerOutput| -> Vec<_> {
+        let of = |q: &ScheduledSequence| (q.request_id.0, q.num_scheduled_tokens());
+        out.scheduled.iter().map(of).collect()
+    };
+    let held = |s: &Scheduler| s.kv_cache().block_tables(RequestId(5))[0].len();
+    assert_eq!(shares(&s.schedule()), [(1, 22), (5, 20)]);
+    assert_eq!(held(&s), 2);
+    assert!(s.abort(RequestId(1)).is_some());
+    let out = s.schedule();
+    assert_eq!(shares(&out), [(3, 30), (5, 12)]);
+    assert_eq!(held(&s), 1);
+    s.check_integrity().unwrap();
+    let result = model.run(&out, &s);
+    s.update_from_output(&out, result, VOCAB as usize);
+    while s.num_unfinished_requests() > 0 {
+        step(&mut s, &mut model);
+    }
+}
