@@ -23,7 +23,7 @@ pub fn gguf_parts(stem: &str, bytes: &[u8], count: usize) -> MemoryFiles {
     let mut files = MemoryFiles::default();
     let share = gguf.tensors.len().div_ceil(count);
     for number in 0..count {
-        let tensors = gguf.tensors.iter().skip(number * share).take(share);
+        let tensors = gguf.tensors.iter().rev().skip(number * share).take(share);
         let mut head = bytes[..8].to_vec();
         head.extend((tensors.len() as u64).to_le_bytes());
         let kept = if number == 0 { num_pairs } else { 0 };

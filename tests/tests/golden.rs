@@ -283,6 +283,12 @@ fn a_split_gguf_is_one_model() {
     let last = "tiny-00003-of-00003.gguf";
     let checkpoint = Checkpoint::from_gguf_parts(&files, last).expect("a checkpoint");
     check("Q4_K_M in parts", "gguf_Q4_K_M", &checkpoint);
+
+    // The divisors of the rotary frequencies are read from whichever part has them.
+    let bytes = std::fs::read(golden("gguf_archs/phi4_mini.gguf")).expect("a file");
+    let files = gguf_parts("tiny", &bytes, 3);
+    let checkpoint = Checkpoint::from_gguf_parts(&files, last).expect("a checkpoint");
+    assert_eq!(checkpoint.config, gguf("gguf_archs/phi4_mini.gguf").config);
 }
 
 /// Blocks widened to singles and quantized again are the same blocks, so the logits are theirs.

@@ -286,7 +286,8 @@ fn rope_factors(
             format!("it must be F32 of shape [{}]", rotary_dim / 2),
         ));
     }
-    let bytes = read_vec(&*keys.gguf.source, freqs.offset, freqs.bytes, name)?;
+    let source = &keys.gguf.sources[freqs.source];
+    let bytes = read_vec(&**source, freqs.offset, freqs.bytes, name)?;
     let (numbers, _) = bytes.as_chunks::<4>();
     Ok(Some(
         numbers.iter().map(|&b| f32::from_le_bytes(b)).collect(),
