@@ -13,6 +13,7 @@ use proptest::test_runner::TestRunner;
 use support::{MemoryFiles, memory, read};
 use twoclock_core::text::{ChatTemplate, Tokenizer};
 use twoclock_core::weights::Checkpoint;
+use twoclock_core::weights::source::ByteSource;
 use twoclock_core::weights::text_assets::gguf_vocabulary;
 
 /// A cut and some overwritten bytes, most of them near the start.
@@ -53,6 +54,40 @@ fn damaged(bytes: &[u8], (cut, flips): (usize, Vec<(usize, u8)>)) -> Vec<u8> {
     bytes
 }
 
+/// A file that begins so and holds nothing but zeros from there on.
+struct Holes(Vec<u8>);
+
+impl ByteSource for Holes {
+    fn len(&self) -> u64 {
+        1 << 40
+    }
+
+    fn name(&self) -> &str {
+        "holes.gguf"
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        buf.fill(0);
+        let begun = self.0.get(offset as usize..).unwrap_or_default();
+        let shared = begun.len().min(buf.len());
+        buf[..shared].copy_from_slice(&begun[..shared]);
+        Ok(())
+    }
+}
+
+/// The head of a file with so many keys, the first of which holds so many items of a type.
+fn keys_head(keys: u64, types: &[u8], items: u64) -> Vec<u8> {
+    let name = "the vocabulary";
+    let mut head = b"GGUF\x03\0\0\0".to_vec();
+    for number in [0, keys, name.len() as u64] {
+        head.extend(number.to_le_bytes());
+    }
+    head.extend(name.as_bytes());
+    head.extend(types);
+    head.extend(items.to_le_bytes());
+    head
+}
+
 #[test]
 fn damaged_files_cost_nothing() {
     let gguf = read("gguf/Q4_0.gguf");
@@ -76,6 +111,23 @@ fn damaged_files_cost_nothing() {
             let source = memory("small.gguf", small.clone());
             assert!(bounded(16 << 10, || Checkpoint::from_gguf(source)).is_err());
         }
+    }
+
+    // A file of holes, as long as a disk: a billion empty texts are not read out of it.
+    for (head, field) in [
+        (
+            keys_head(1, &[9, 0, 0, 0, 8, 0, 0, 0], 1 << 34),
+            "the vocabulary",
+        ),
+        (keys_head(u64::from(u32::MAX), &[], 0), "the key count"),
+    ] {
+        let source = std::sync::Arc::new(Holes(head));
+        let said = bounded(1 << 20, || Checkpoint::from_gguf(source));
+        let said = said.unwrap_err().to_string();
+        assert!(
+            said.contains(field) && said.contains("holes.gguf"),
+            "{said}"
+        );
     }
 
     let files = MemoryFiles::of("models/llama_bias");

@@ -253,4 +253,17 @@ fn vocabularies() {
         let took = start.elapsed();
         assert!(took < Duration::from_secs(10), "{name}: {took:?}");
     }
+
+    // Each of these ends a generation.
+    let mut vocabulary = small;
+    let size = 1 << 20;
+    vocabulary.tokens = vec!["<|im_end|>".to_owned(); size];
+    vocabulary.kinds = vec![TokenKind::Control; size];
+    vocabulary.merges.clear();
+    vocabulary.eog = (0..size as u32).collect();
+    let start = Instant::now();
+    let tokenizer = bounded(1 << 30, || Tokenizer::from_vocabulary(&vocabulary));
+    assert_eq!(tokenizer.unwrap().eog().len(), size);
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?}");
 }

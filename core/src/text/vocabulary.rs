@@ -189,9 +189,10 @@ fn finish(
 ) -> Result<Parts, TextError> {
     let mut pieces = Pieces::default();
     let mut added = Vec::new();
+    let ends: HashSet<TokenId> = vocabulary.eog.iter().copied().collect();
     for ((id, text), kind) in (0..).zip(&vocabulary.tokens).zip(&vocabulary.kinds) {
         // Some files mark the end of a turn as ordinary text, which it must never be.
-        let kind = if vocabulary.eog.contains(&id) {
+        let kind = if ends.contains(&id) {
             TokenKind::Control
         } else {
             *kind

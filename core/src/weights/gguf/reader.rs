@@ -4,6 +4,9 @@
 use crate::weights::WeightsError;
 use crate::weights::source::{ByteSource, read_vec};
 
+/// Most bytes of a file that are taken for its head: the largest vocabularies and directories of
+/// published files have some tens of megabytes, while a file with holes may seem to have any number.
+const MAX_HEAD: u64 = 128 << 20;
 /// Bytes fetched at a time.
 const WINDOW: u64 = 64 << 10;
 
@@ -35,7 +38,7 @@ impl<'a> Reader<'a> {
     }
 
     fn remaining(&self) -> u64 {
-        self.source.len().saturating_sub(self.next)
+        self.source.len().min(MAX_HEAD).saturating_sub(self.next)
     }
 
     /// Checks that `count` items of at least `min_bytes` each can still follow.
@@ -55,10 +58,12 @@ impl<'a> Reader<'a> {
             self.file(),
             field,
             count,
-            format!(
-                "only {} bytes follow; the file is damaged or cut short",
-                self.remaining()
-            ),
+            if self.source.len() > MAX_HEAD {
+                format!("keys and tensors are described in the first {MAX_HEAD} bytes of a file")
+            } else {
+                let follow = self.remaining();
+                format!("only {follow} bytes follow; the file is damaged or cut short")
+            },
         ))
     }
 
