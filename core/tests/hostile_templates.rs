@@ -110,6 +110,10 @@ fn greedy() -> Vec<(&'static str, String)> {
         ("brackets", "{{ ".to_owned() + &"(".repeat(100_000)),
         ("open", "{{".repeat(300_000)),
         ("percents", "{%".repeat(300_000)),
+        ("comment not closed on a long line", "{#".repeat(100_000)),
+        ("raw not closed on a long line", "{% raw %}".to_owned() + &"x".repeat(100_000)),
+        ("number without end", format!("{{{{ {} }}}}", "9".repeat(100_000))),
+        ("long name", format!("{{{{ {} }}}}", "a".repeat(900_000))),
         ("blocks deep", "{% if 1 %}".repeat(50_000)),
         (
             "debug",
@@ -125,10 +129,13 @@ fn modest() -> Vec<(&'static str, String)> {
             "json indent",
             "{{ range(10000)|list|tojson(indent=1000000000) }}".into(),
         ),
-        ("long names", format!("{{{{ {} }}}}", "a".repeat(900_000))),
+        (
+            "long names",
+            format!("{{{{ {} }}}}\n", "a".repeat(60_000)).repeat(17),
+        ),
         (
             "strings",
-            format!("{{{{ '{}' }}}}", "\\x41".repeat(200_000)),
+            format!("{{{{ '{}' }}}}\n", "\\x41".repeat(16_000)).repeat(16),
         ),
     ]
 }

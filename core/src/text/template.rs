@@ -23,6 +23,8 @@ const FUEL: u64 = 500_000;
 const FUEL_PER_BYTE: u64 = 8;
 /// Deepest nesting of calls and loops; a call of a macro counts some.
 const MAX_RECURSION: usize = 200;
+/// Longest line of a template taken, bytes: the library counts columns in 16 bits.
+const MAX_LINE: usize = u16::MAX as usize - 1;
 /// Longest template taken, bytes.
 const MAX_SOURCE: usize = 1 << 20;
 
@@ -83,6 +85,14 @@ impl ChatTemplate {
             )));
         }
         let adapted = template_tags::adapt(source).map_err(TextError::TemplateSyntax)?;
+        if let Some((line, _)) = (1..)
+            .zip(adapted.split('\n'))
+            .find(|(_, l)| l.len() > MAX_LINE)
+        {
+            return Err(TextError::TemplateSyntax(format!(
+                "a line has more than {MAX_LINE} bytes, which is not supported (line {line})"
+            )));
+        }
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder()
             .trim_blocks(true)
