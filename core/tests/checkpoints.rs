@@ -138,6 +138,15 @@ fn both_forms_of_a_configuration_are_one() {
             br#"{"eos_token_id":[2,7]}"#.to_vec(),
         );
         let mut v5 = Checkpoint::from_hf(&files).unwrap().config;
+        files.0.insert(
+            "generation_config.json".into(),
+            br#"{"eos_token_id":[2,999999]}"#.to_vec(),
+        );
+        let said = message(Checkpoint::from_hf(&files));
+        assert!(
+            said.contains("generation_config.json: eos_token_id is 999999"),
+            "{said}"
+        );
         assert_eq!(v5.eos_token_ids, [2, 7]);
         v5.eos_token_ids = vec![2];
         assert_eq!(hub.config, v5);

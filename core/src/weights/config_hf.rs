@@ -173,7 +173,12 @@ fn ends(
     };
     let mut eos = fields.tokens("eos_token_id")?;
     if let Some((file, generation)) = generation {
-        eos.extend(Fields::of(file, generation)?.tokens("eos_token_id")?);
+        let ids = Fields::of(file, generation)?.tokens("eos_token_id")?;
+        if let Some(id) = ids.iter().find(|id| !known(id)) {
+            let expected = format!("it must be below vocab_size {}", config.vocab_size);
+            return Err(WeightsError::malformed(file, "eos_token_id", id, expected));
+        }
+        eos.extend(ids);
     }
     if eos.is_empty() && !fields.has("eos_token_id") {
         eos.extend(defaults.eos_token_id.filter(known));
