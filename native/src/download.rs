@@ -109,10 +109,12 @@ pub fn download(
     let bar = report.bar("downloading", source.bytes);
     let mut idle = 0;
     loop {
-        let have = fs::metadata(part).map_or(0, |meta| meta.len());
-        if source.bytes == Some(have) {
+        let there = fs::metadata(part).ok().map(|meta| meta.len());
+        // An empty file is there only once it was asked for.
+        if there.is_some() && source.bytes == there {
             break;
         }
+        let have = there.unwrap_or(0);
         bar.set_position(have);
         let outcome = attempt(http, source, part, have, limit, &bar);
         let now = fs::metadata(part).map_or(0, |meta| meta.len());

@@ -336,6 +336,10 @@ fn a_cut_goes_on_and_a_wrong_byte_leaves_nothing() {
     let there = path(&hub.run(&["pull", "hf:org/tiny"]));
     assert_eq!(fs::read(there).unwrap(), gguf());
 
+    let hub = Hub::start(files(&[("empty.gguf", Vec::new())]));
+    let there = path(&hub.run(&["pull", "hf:org/tiny"]));
+    assert!(fs::read(there).unwrap().is_empty());
+
     let hub = Hub::start(Script {
         wrong: Some("tiny.gguf".into()),
         ..files(&[("tiny.gguf", gguf())])
