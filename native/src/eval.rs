@@ -32,7 +32,7 @@ impl Evaluation {
 /// Scores a text in windows of the engine's context, each read from its own first token on.
 ///
 /// # Errors
-/// A text of fewer than two tokens, or the device's.
+/// A text of fewer than two tokens, logits that are no numbers, or the device's.
 pub fn evaluate(
     engine: &mut HostEngine,
     text: &str,
@@ -62,6 +62,9 @@ pub fn evaluate(
             nll -= logprobs.iter().map(|l| f64::from(l.logprob)).sum::<f64>();
         }
         progress(tokens, ids.len());
+    }
+    if nll.is_nan() {
+        bail!("the weights or the device produced logits that are not numbers");
     }
     Ok(Evaluation {
         tokens,

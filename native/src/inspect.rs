@@ -11,6 +11,7 @@ use twoclock_core::weights::{Checkpoint, DType};
 use twoclock_shaders::caps::Caps;
 
 use crate::engine::limits;
+use crate::output::one_line;
 use crate::store::human_bytes;
 
 /// Everything, for programs.
@@ -90,12 +91,12 @@ pub fn as_json(checkpoint: &Checkpoint) -> Value {
 /// The same for people, without the single tensors.
 pub fn as_text(checkpoint: &Checkpoint) -> String {
     let (config, metadata) = (&checkpoint.config, &checkpoint.metadata);
-    let unsaid = || "not said".to_owned();
+    let said = |text: Option<&str>| one_line(text.unwrap_or("not said"));
     let weights: Vec<String> = shares(checkpoint).iter().map(Share::to_string).collect();
     let rows = [
-        ("name", metadata.name.clone().unwrap_or_else(unsaid)),
+        ("name", said(metadata.name.as_deref())),
         ("format", metadata.format.to_string()),
-        ("architecture", metadata.architecture.clone()),
+        ("architecture", one_line(&metadata.architecture)),
         (
             "size",
             format!(
@@ -142,7 +143,7 @@ pub fn as_text(checkpoint: &Checkpoint) -> String {
                 }
             ),
         ),
-        ("tokenizer", tokenizer(&checkpoint.text)),
+        ("tokenizer", one_line(&tokenizer(&checkpoint.text))),
         (
             "template",
             match &checkpoint.text.chat_template {
@@ -157,7 +158,7 @@ pub fn as_text(checkpoint: &Checkpoint) -> String {
                 Err(error) => error.to_string(),
             },
         ),
-        ("licence", metadata.license.clone().unwrap_or_else(unsaid)),
+        ("licence", said(metadata.license.as_deref())),
     ];
     rows.iter()
         .filter(|(_, value)| !value.is_empty())

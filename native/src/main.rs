@@ -24,7 +24,7 @@ use twoclock::render;
 use twoclock::report::Reporter;
 use twoclock::run::{self, Ask, RunOptions};
 use twoclock::store::{Store, human_bytes};
-use twoclock::text_input::{read_stdin, read_text};
+use twoclock::text_input::{MAX_IDS, MAX_TEXT, read_stdin, read_text};
 use twoclock::tokenize;
 use twoclock_core::text::Tokenizer;
 use twoclock_core::types::SamplingParams;
@@ -139,7 +139,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             json,
         } => {
             let assets = models.text(model)?;
-            let tokens = tokenize::tokenize(&assets, &read_stdin()?, !no_bos, !no_special)?;
+            let tokens = tokenize::tokenize(&assets, &read_stdin(MAX_TEXT)?, !no_bos, !no_special)?;
             if *json {
                 output::print(&format!("{}\n", tokens.as_json()))?;
             } else {
@@ -148,7 +148,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         }
         Command::Detokenize { model, json } => {
             let assets = models.text(model)?;
-            let text = tokenize::detokenize(&assets, &read_stdin()?)?;
+            let text = tokenize::detokenize(&assets, &read_stdin(MAX_IDS)?)?;
             if *json {
                 output::print(&format!("{}\n", json!({"text": text})))?;
             } else {
@@ -160,7 +160,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
                 (Some(file), _) => render::template_file(file)?,
                 (None, model) => models.text(model.as_deref().unwrap_or_default())?,
             };
-            output::print(&render::render(&assets, &read_stdin()?)?)?;
+            output::print(&render::render(&assets, &read_stdin(MAX_TEXT)?)?)?;
         }
         Command::List { json } => list(&store, *json)?,
         Command::Rm { model } => {
@@ -217,7 +217,7 @@ fn sampling_params(
 fn run_model(args: &RunArgs, models: &Models<'_>) -> anyhow::Result<()> {
     let ask = match (&args.prompt, &args.file, &args.prompt_ids) {
         (Some(text), _, _) => Ask::Text(text.clone()),
-        (_, Some(file), _) if file.as_os_str() == "-" => Ask::Text(read_stdin()?),
+        (_, Some(file), _) if file.as_os_str() == "-" => Ask::Text(read_stdin(MAX_TEXT)?),
         (_, Some(file), _) => Ask::Text(read_text(file)?),
         (_, _, Some(ids)) => Ask::Ids(ids.clone()),
         _ => Ask::Conversation,

@@ -16,7 +16,7 @@ fn host_available() -> Option<u64> {
 /// Bytes a model may take on this device: what was asked for, else what is known.
 pub fn budget(caps: &Caps, asked_mib: Option<u64>) -> Option<u64> {
     match (asked_mib, caps.kind) {
-        (Some(mib), _) => Some(mib << 20),
+        (Some(mib), _) => Some(mib.saturating_mul(1 << 20)),
         (None, DeviceKind::Cpu) => host_available(),
         (None, DeviceKind::Gpu) => None,
     }

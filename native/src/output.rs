@@ -51,8 +51,24 @@ pub fn sentence(error: &anyhow::Error) -> String {
             told = format!("{told}: {cause}");
         }
     }
-    let mut line = String::with_capacity(told.len());
-    for c in told.chars() {
+    one_line(&told)
+}
+
+/// Most characters shown of a text that came out of a file, or of an error that tells of one.
+const MOST_SHOWN: usize = 4000;
+
+/// A text as one line that cannot command a terminal; of a long one its beginning and its end.
+pub fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    let count = text.chars().count();
+    let left_out = MOST_SHOWN * 3 / 4..MOST_SHOWN * 3 / 4 + count.saturating_sub(MOST_SHOWN);
+    for (at, c) in text.chars().enumerate() {
+        if left_out.contains(&at) {
+            if at == left_out.start {
+                line.push_str(" … ");
+            }
+            continue;
+        }
         match c {
             '\n' => line.push(' '),
             c if c.is_control() => line.extend(c.escape_default()),
@@ -66,6 +82,17 @@ pub fn sentence(error: &anyhow::Error) -> String {
 mod tests {
     use super::*;
     use anyhow::Context;
+
+    #[test]
+    fn of_a_long_text_its_two_ends_are_shown() {
+        let whole = "a".repeat(MOST_SHOWN);
+        assert_eq!(one_line(&whole), whole);
+        let long = format!("first {}\u{9b}last", "é".repeat(1 << 20));
+        let shown = one_line(&long);
+        assert!(shown.chars().count() < MOST_SHOWN + 20);
+        assert!(shown.starts_with("first é") && shown.contains(" … "));
+        assert!(shown.ends_with("\\u{9b}last"), "{shown}");
+    }
 
     #[test]
     fn an_error_is_one_line_that_says_each_thing_once() {

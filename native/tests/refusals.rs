@@ -56,6 +56,74 @@ fn limits_beyond_the_model_are_refused() {
         let output = run(home.path(), &[flag, value]).output();
         refused(&output.unwrap(), because);
     }
+    // As much memory as can be said is not none.
+    let output = run(
+        home.path(),
+        &["-n", "1", "--memory", "18446744073709551615"],
+    )
+    .output();
+    assert!(output.unwrap().status.success());
+}
+
+/// The model with these bytes instead of as many others.
+fn changed(home: &Path, name: &str, change: impl Fn(&mut Vec<u8>)) -> PathBuf {
+    let mut bytes = std::fs::read(model()).unwrap();
+    change(&mut bytes);
+    let path = home.join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_refused() {
+    let home = tempfile::tempdir().unwrap();
+    // The last tensor of the file is the last norm.
+    let model = changed(home.path(), "nan.gguf", |bytes| {
+        let start = bytes.len() - 1024;
+        bytes[start..].fill(0xff);
+    });
+    let text = home.path().join("text");
+    std::fs::write(&text, "Hello there").unwrap();
+    for arguments in [
+        &["run", "--device", "cpu", "--prompt-ids", "1"][..],
+        &["eval", "--device", "cpu", "--text", text.to_str().unwrap()],
+    ] {
+        let mut command = twoclock(home.path(), arguments);
+        let output = command.arg("-m").arg(&model).output();
+        refused(&output.unwrap(), "logits that are not numbers");
+    }
+}
+
+#[test]
+fn what_a_file_says_cannot_command_the_terminal_or_fill_it() {
+    let home = tempfile::tempdir().unwrap();
+    let replaced = |from: &str, to: &str| {
+        changed(home.path(), "odd.gguf", |bytes| {
+            assert_eq!(from.len(), to.len());
+            let at = bytes.windows(from.len()).position(|w| w == from.as_bytes());
+            let at = at.unwrap();
+            bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+        })
+    };
+    let inspect = |model: &Path| {
+        let mut command = twoclock(home.path(), &["inspect", "-m"]);
+        command.arg(model).output().unwrap()
+    };
+    let output = inspect(&replaced("tiny-Q4_0", "\u{1b}[2J\nname"));
+    assert!(output.status.success());
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        shown.starts_with("name          \\u{1b}[2J name\n"),
+        "{shown}"
+    );
+
+    let folder = home.path().join("folder");
+    std::fs::create_dir(&folder).unwrap();
+    let config = format!("{{\"model_type\": \"{}\"}}", "x".repeat(500_000));
+    std::fs::write(folder.join("config.json"), config).unwrap();
+    let output = inspect(&folder);
+    refused(&output, "config.json: model_type is \"xxx");
+    assert!(output.stderr.len() < 5000, "{}", output.stderr.len());
 }
 
 #[test]
@@ -159,7 +227,7 @@ fn a_text_without_end_is_refused() {
     let long = home.path().join("long.txt");
     std::fs::File::create(&long)
         .unwrap()
-        .set_len((64 << 20) + 1)
+        .set_len((16 << 20) + 1)
         .unwrap();
     let endless = Path::new(if cfg!(windows) { "NUL" } else { "/dev/zero" });
     for (file, because) in [
