@@ -1,7 +1,7 @@
 //! A conversation on the terminal: a line is a message, Ctrl-C stops an answer, Ctrl-D ends it.
 
 use std::cell::RefCell;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, IsTerminal};
 
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
@@ -14,6 +14,7 @@ use crate::answer::answer;
 use crate::engine::HostEngine;
 use crate::interrupt;
 use crate::output;
+use crate::text_input::read_line;
 
 /// Talks until the person is done.
 ///
@@ -26,12 +27,12 @@ pub fn converse(
     mut session: ChatSession,
     sampling: &SamplingParams,
 ) -> anyhow::Result<()> {
-    let mut editor = DefaultEditor::new()?;
+    let mut lines = Lines::new()?;
     output::note("Ctrl-C stops an answer, /clear begins anew, Ctrl-D ends the conversation.");
     interrupt::listen();
     let opening = session.clone();
     loop {
-        let line = match editor.readline("> ") {
+        let line = match lines.next() {
             Ok(line) if line.trim().is_empty() => continue,
             Ok(line) if line.trim() == "/clear" => {
                 session = opening.clone();
@@ -49,8 +50,6 @@ pub fn converse(
             }
             Err(e) => return Err(e.into()),
         };
-        // Only a convenience.
-        let _ = editor.add_history_entry(&line);
         let before = session.clone();
         session.push(Message::user(line));
         let prompt = Prompt::Templated(session.render(template, engine.tokenizer())?);
@@ -76,6 +75,36 @@ pub fn converse(
                 session = before;
             }
             Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+/// Where messages come from.
+enum Lines {
+    /// A person at a terminal; boxed, as an editor is large.
+    Terminal(Box<DefaultEditor>),
+    /// Another program or a file.
+    Input,
+}
+
+impl Lines {
+    fn new() -> Result<Self, ReadlineError> {
+        Ok(if io::stdin().is_terminal() {
+            Self::Terminal(Box::new(DefaultEditor::new()?))
+        } else {
+            Self::Input
+        })
+    }
+
+    fn next(&mut self) -> Result<String, ReadlineError> {
+        match self {
+            Self::Terminal(editor) => {
+                let line = editor.readline("> ")?;
+                // Only a convenience.
+                let _ = editor.add_history_entry(&line);
+                Ok(line)
+            }
+            Self::Input => read_line()?.ok_or(ReadlineError::Eof),
         }
     }
 }

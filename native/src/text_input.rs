@@ -1,7 +1,7 @@
 //! Texts that come in: files and standard input, bounded, UTF-8. Knows nothing of what they are for.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, BufRead, ErrorKind, Read};
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -34,6 +34,38 @@ pub fn read_text(path: &Path) -> anyhow::Result<String> {
 /// It is too long, or not UTF-8.
 pub fn read_stdin(most: u64) -> anyhow::Result<String> {
     read(io::stdin().lock(), most, "standard input")
+}
+
+/// The next line of standard input, without its end; `None` where there is none left.
+///
+/// # Errors
+/// `InvalidData` where it is not UTF-8 and `FileTooLarge` where it is too long; otherwise the host's.
+pub fn read_line() -> io::Result<Option<String>> {
+    let mut line = Vec::new();
+    let input = io::stdin().lock();
+    input.take(MAX_TEXT + 1).read_until(b'\n', &mut line)?;
+    if line.is_empty() {
+        return Ok(None);
+    }
+    if line.len() as u64 > MAX_TEXT {
+        return Err(io::Error::new(
+            ErrorKind::FileTooLarge,
+            format!(
+                "a line of standard input is too long: it may have {} at most",
+                human_bytes(MAX_TEXT)
+            ),
+        ));
+    }
+    if line.ends_with(b"\n") {
+        line.pop();
+        if line.ends_with(b"\r") {
+            line.pop();
+        }
+    }
+    let line = String::from_utf8(line);
+    Ok(Some(
+        line.map_err(|e| io::Error::new(ErrorKind::InvalidData, e))?,
+    ))
 }
 
 fn read(source: impl Read, most: u64, name: &str) -> anyhow::Result<String> {

@@ -221,6 +221,24 @@ fn a_line_that_is_no_text_does_not_end_a_conversation() {
     assert!(answers >= 2, "{:?}", output.stdout);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_line_without_end_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let mut command = twoclock(home.path(), &["run", "--device", "cpu", "-m"]);
+    let output = command
+        .arg(model())
+        .stdin(std::fs::File::open("/dev/zero").unwrap())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("a line of standard input is too long"),
+        "{said}"
+    );
+}
+
 #[test]
 fn a_text_without_end_is_refused() {
     let home = tempfile::tempdir().unwrap();
