@@ -4,6 +4,7 @@ use anyhow::bail;
 use pollster::block_on;
 use serde_json::{Value, json};
 use twoclock_core::engine::Prompt;
+use twoclock_core::error::Error;
 use twoclock_core::types::SamplingParams;
 
 use crate::engine::HostEngine;
@@ -54,14 +55,24 @@ pub fn evaluate(
     let (mut tokens, mut nll) = (0, 0.0);
     // The last window may be one token long, of which nothing can be predicted.
     for part in ids.chunks(window).filter(|part| part.len() > 1) {
-        let prompt = Prompt::TokenIds(part.to_vec());
-        let answers = block_on(engine.generate(vec![(prompt, params.clone())]))?;
-        for answer in answers {
-            let logprobs = answer?.completion.prompt_logprobs;
-            tokens += logprobs.len();
-            nll -= logprobs.iter().map(|l| f64::from(l.logprob)).sum::<f64>();
+        let id = engine.add_request(Prompt::TokenIds(part.to_vec()), params.clone())?;
+        let mut finished = false;
+        while !finished {
+            for output in block_on(engine.step())? {
+                let output = output.output;
+                if output.request_id != id {
+                    continue;
+                }
+                tokens += output.prompt_logprobs.len();
+                let logprobs = output.prompt_logprobs.iter();
+                nll -= logprobs.map(|l| f64::from(l.logprob)).sum::<f64>();
+                if let Some(ended) = output.finished {
+                    ended.map_err(Error::from)?;
+                    finished = true;
+                }
+            }
+            progress(tokens, ids.len());
         }
-        progress(tokens, ids.len());
     }
     if nll.is_nan() {
         bail!("the weights or the device produced logits that are not numbers");
