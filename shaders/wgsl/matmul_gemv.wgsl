@@ -1,7 +1,7 @@
 // y = x Wᵀ for up to TOKENS tokens: a lane owns one span of four rows, span sums meet in workgroup
 // memory and are added in order. Short rows share a workgroup: with S spans a row, 64 / S packs of
 // four rows. The chain: kernels/matmul.rs. Grid: (rows / (4 packs), tokens / TOKENS).
-// use: act, order, codes, scale, chain
+// use: act, input, order, codes, scale, chain
 
 struct Params {
   rows: u32,
@@ -22,15 +22,6 @@ struct Params {
 
 var<workgroup> span_sums: array<vec4<f32>, 64u * TOKENS>;
 var<workgroup> total: array<vec4<f32>, 64u * TOKENS>;
-
-fn group_input(token: u32, group: u32) -> array<vec4<f32>, 8> {
-  let k4 = 8u * group;
-  return array<vec4<f32>, 8>(
-    act[act_index(token, k4, p.act_stride)], act[act_index(token, k4 + 1u, p.act_stride)],
-    act[act_index(token, k4 + 2u, p.act_stride)], act[act_index(token, k4 + 3u, p.act_stride)],
-    act[act_index(token, k4 + 4u, p.act_stride)], act[act_index(token, k4 + 5u, p.act_stride)],
-    act[act_index(token, k4 + 6u, p.act_stride)], act[act_index(token, k4 + 7u, p.act_stride)]);
-}
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
@@ -59,7 +50,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let c2 = group_scale(r.z, p.groups, g);
         let c3 = group_scale(r.w, p.groups, g);
         for (var t = 0u; t < TOKENS; t++) {
-          let x = group_input(min(token + t, p.tokens - 1u), g);
+          let x = group_input(min(token + t, p.tokens - 1u), p.act_stride, g, lane);
           let s = group_sum(x);
           a[t] = vec4<f32>(
             group_add(a[t].x, group_dot(q0, x), s, c0),

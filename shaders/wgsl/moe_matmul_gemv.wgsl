@@ -1,7 +1,7 @@
 // y = x Wᵀ with the weights of the expert that a token was routed to: a lane owns one span of four
 // rows, span sums meet in workgroup memory and are added in order. The chain: kernels/matmul.rs.
 // Grid: (rows / (4 packs), chosen, tokens).
-// use: act, order, codes, scale, chain
+// use: act, input, order, codes, scale, chain
 
 struct Params {
   rows: u32,
@@ -25,15 +25,6 @@ struct Params {
 
 var<workgroup> span_sums: array<vec4<f32>, 64>;
 var<workgroup> total: array<vec4<f32>, 64>;
-
-fn group_input(token: u32, group: u32) -> array<vec4<f32>, 8> {
-  let k4 = 8u * group;
-  return array<vec4<f32>, 8>(
-    act[act_index(token, k4, p.act_stride)], act[act_index(token, k4 + 1u, p.act_stride)],
-    act[act_index(token, k4 + 2u, p.act_stride)], act[act_index(token, k4 + 3u, p.act_stride)],
-    act[act_index(token, k4 + 4u, p.act_stride)], act[act_index(token, k4 + 5u, p.act_stride)],
-    act[act_index(token, k4 + 6u, p.act_stride)], act[act_index(token, k4 + 7u, p.act_stride)]);
-}
 
 @compute @workgroup_size(64)
 fn main(
@@ -61,7 +52,7 @@ fn main(
     var a = vec4<f32>();
     if (pack < packs && span < spans) {
       for (var g = 4u * span; g < min(4u * span + 4u, p.groups); g++) {
-        let x = group_input(input, g);
+        let x = group_input(input, p.act_stride, g, lane);
         let s = group_sum(x);
         a = vec4<f32>(
           group_add(a.x, group_dot(group_codes(r.x, p.groups, g), x), s, group_scale(r.x, p.groups, g)),

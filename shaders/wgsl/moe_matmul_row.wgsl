@@ -1,6 +1,6 @@
 // y = x Wᵀ with the weights of the expert that a token was routed to, a lane four rows: for
 // processors. The chain: kernels/matmul.rs. Grid: (chosen, rows / (4 LANES), tokens).
-// use: act, order, codes, scale, chain
+// use: act, input, order, codes, scale, chain
 
 struct Params {
   rows: u32,
@@ -22,15 +22,6 @@ struct Params {
 @group(0) @binding(5) var<storage, read_write> y: array<f32>;
 @group(0) @binding(6) var<uniform> p: Params;
 
-fn group_input(token: u32, group: u32) -> array<vec4<f32>, 8> {
-  let k4 = 8u * group;
-  return array<vec4<f32>, 8>(
-    act[act_index(token, k4, p.act_stride)], act[act_index(token, k4 + 1u, p.act_stride)],
-    act[act_index(token, k4 + 2u, p.act_stride)], act[act_index(token, k4 + 3u, p.act_stride)],
-    act[act_index(token, k4 + 4u, p.act_stride)], act[act_index(token, k4 + 5u, p.act_stride)],
-    act[act_index(token, k4 + 6u, p.act_stride)], act[act_index(token, k4 + 7u, p.act_stride)]);
-}
-
 @compute @workgroup_size(LANES)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
@@ -49,7 +40,7 @@ fn main(
   var a: array<f32, ROWS>;
   var total: array<f32, ROWS>;
   for (var g = 0u; g < p.groups; g++) {
-    let x = group_input(input, g);
+    let x = group_input(input, p.act_stride, g, lane);
     let s = group_sum(x);
     for (var i = 0u; i < rows; i++) {
       let row = expert * p.rows + min(first_row + LANES * i + lane, p.rows - 1u);

@@ -33,11 +33,18 @@ impl GenerationDefaults {
         if sample == Some(false) {
             return Ok(greedy);
         }
-        let top_k = fields.double("top_k")?;
+        // Some files write -1 for all.
+        let top_k = match fields.double("top_k")? {
+            Some(-1.0) => Some(0),
+            Some(k) if k < 0.0 || k.fract() != 0.0 || k > f64::from(u32::MAX) => {
+                let must = "a whole number of tokens, or -1 for all";
+                return Err(fields.unsupported("top_k", k, must));
+            }
+            k => k.map(|k| k as usize),
+        };
         Ok(Self {
             temperature: fields.float("temperature")?.or(sample.map(|_| 1.0)),
-            // Some files write -1 for all.
-            top_k: top_k.map(|k| if k > 0.0 { k as usize } else { 0 }),
+            top_k,
             top_p: fields.float("top_p")?,
             min_p: fields.float("min_p")?,
             ..greedy
@@ -88,6 +95,14 @@ mod tests {
         let greedy = json!({"do_sample": false, "temperature": 0.6, "top_k": 50});
         assert_eq!(applied(&greedy), plain);
         assert_eq!(applied(&json!({"top_k": -1})).top_k, 0);
+        for k in [json!(-5), json!(1e30), json!(2.5)] {
+            let refused = GenerationDefaults::read("generation_config.json", &json!({"top_k": k}));
+            let said = refused.expect_err("no number of tokens").to_string();
+            assert!(
+                said.contains("generation_config.json") && said.contains("top_k"),
+                "{said}"
+            );
+        }
         let wrong = json!({"top_p": "high"});
         let error = GenerationDefaults::read("generation_config.json", &wrong).unwrap_err();
         assert!(error.to_string().contains("top_p"), "{error}");

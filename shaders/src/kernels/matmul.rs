@@ -198,9 +198,9 @@ impl Regime {
                 .constant("ROWS", row_rows(tokens))
                 .constant("TOKENS", tokens)
                 .module("input", input.module()),
-            Self::Gemv { tokens } => {
-                KernelKey::plain("matmul", "matmul_gemv").constant("TOKENS", tokens)
-            }
+            Self::Gemv { tokens } => KernelKey::plain("matmul", "matmul_gemv")
+                .constant("TOKENS", tokens)
+                .module("input", RowInput::Uniform.module()),
             Self::Skinny | Self::Gemm => KernelKey::plain("matmul", "matmul_tile")
                 .constant("LANES_ROW", 16)
                 .constant("LANES_TOKEN", self.tokens() / 4),

@@ -68,6 +68,7 @@ fn key(kind: DeviceKind, format: WeightFormat, layout: ActLayout) -> KernelKey {
     };
     let key = key
         .module("act", layout.module())
+        .module("input", "input_uniform")
         .module("order", "order_span");
     format.fill(key).module("chain", "chain_f32")
 }
