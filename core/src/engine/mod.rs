@@ -18,5 +18,5 @@ mod llm_tests;
 pub use self::core::{EngineCore, EngineOutput};
 pub use completion::Completion;
 pub use llm::{LlmEngine, Prompt, TextCompletion};
-pub use metrics::{KvSlotSeconds, RequestMetrics};
+pub use metrics::{EngineMetrics, KvSlotSeconds, RequestMetrics, Slo};
 pub use output_processor::{OutputProcessor, RequestOutput};

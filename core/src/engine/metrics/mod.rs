@@ -1,0 +1,17 @@
+//! What an engine counts and times: of each request, of the KV cache, and of everything since it
+//! began. Plain data: knows no clock (moments come in as time since the clock's own beginning), no
+//! protocol and no text format.
+
+pub mod engine;
+pub mod family;
+pub mod histogram;
+pub mod kv;
+pub mod request;
+pub mod slo;
+
+pub use engine::{EngineGauges, EngineMetrics, FinishedRequest};
+pub use family::{MetricFamily, MetricValue};
+pub use histogram::Histogram;
+pub use kv::KvSlotSeconds;
+pub use request::RequestMetrics;
+pub use slo::Slo;
