@@ -24,10 +24,6 @@ const LONG_FILES: &[(&str, &str)] = &[
         "one fake model and every way of serving it, compared in one place",
     ),
     (
-        "core/src/sched/scheduler.rs",
-        "one rule, told once, with its worked example",
-    ),
-    (
         "native/tests/pull.rs",
         "one small package index and everything that can go wrong with it",
     ),

@@ -4,6 +4,7 @@
 //! brought from `num_computed_tokens` to `num_tokens_with_spec`, and chunking and preemption by
 //! recompute are this one rule.
 
+mod beginning;
 pub mod block_hash;
 pub mod block_pool;
 pub mod computed_blocks;
@@ -11,10 +12,12 @@ pub mod config;
 pub mod error;
 #[cfg(test)]
 mod fake_model;
+mod integrity;
 pub mod kv_cache_manager;
 pub mod kv_group;
 pub mod metrics;
 pub mod output;
+mod preemption;
 pub mod request;
 pub mod scheduler;
 #[cfg(test)]
@@ -24,6 +27,7 @@ mod scheduler_tests;
 #[cfg(test)]
 mod sharing_tests;
 pub mod swap;
+pub mod update;
 
 pub use block_hash::BlockHash;
 pub use block_pool::{BlockId, BlockPool};
@@ -36,5 +40,6 @@ pub use output::{
     BlockCopy, ModelRunnerOutput, ScheduledSequence, SchedulerOutput, SequenceOutput,
 };
 pub use request::{Request, RequestStatus};
-pub use scheduler::{RequestUpdate, Scheduler};
+pub use scheduler::Scheduler;
 pub use swap::{BlockTransfer, LinearPreemptionCost, MovedBlock, PreemptionCost};
+pub use update::RequestUpdate;

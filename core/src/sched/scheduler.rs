@@ -1,43 +1,18 @@
 //! What each step computes. Decides by counters and blocks alone: knows no device, no clock and
 //! no text.
 
+use super::beginning::Beginning;
 use super::block_pool::BlockId;
-use super::computed_blocks::ComputedBlocks;
 use super::config::{ConfigError, SchedulerConfig};
 use super::error::RequestError;
 use super::kv_cache_manager::KvCacheManager;
 use super::kv_group::KvGroupSpec;
 use super::metrics::{CacheMetrics, KvUsage};
-use super::output::{ModelRunnerOutput, ScheduledSequence, SchedulerOutput, SequenceOutput};
+use super::output::{ScheduledSequence, SchedulerOutput};
 use super::request::{Request, RequestStatus};
 use super::swap::{PreemptionCost, SwapSpace};
-use crate::types::{FinishReason, RequestId, TokenId, TokenLogprobs};
+use crate::types::RequestId;
 use std::collections::{BTreeMap, VecDeque};
-
-/// What a step brought one request.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RequestUpdate {
-    /// Which.
-    pub request_id: RequestId,
-    /// The token it gained; `None` while its prompt is computed, and for a stop id.
-    pub token_id: Option<TokenId>,
-    /// Log-probabilities of that token, where asked for.
-    pub logprobs: Option<TokenLogprobs>,
-    /// Log-probabilities of the next prompt tokens, where asked for, in order from the second.
-    pub prompt_logprobs: Vec<TokenLogprobs>,
-    /// Tokens it did not have to compute, because an earlier request had.
-    pub num_cached_tokens: usize,
-    /// The request is over: ended, or failed by itself.
-    pub finished: Option<Result<FinishReason, RequestError>>,
-}
-
-/// What a request that holds nothing can begin with.
-enum Beginning {
-    /// These blocks, perhaps none.
-    Found(ComputedBlocks),
-    /// More, once another request has computed the prompt they share.
-    Awaited,
-}
 
 /// The scheduler.
 ///
@@ -81,16 +56,16 @@ enum Beginning {
 /// ```
 #[derive(Debug)]
 pub struct Scheduler {
-    config: SchedulerConfig,
-    kv: KvCacheManager,
-    swap: SwapSpace,
-    requests: BTreeMap<RequestId, Request>,
-    running: Vec<RequestId>,
-    waiting: VecDeque<RequestId>,
+    pub(super) config: SchedulerConfig,
+    pub(super) kv: KvCacheManager,
+    pub(super) swap: SwapSpace,
+    pub(super) requests: BTreeMap<RequestId, Request>,
+    pub(super) running: Vec<RequestId>,
+    pub(super) waiting: VecDeque<RequestId>,
     /// What the runner has not heard of yet, as no step was computed since.
-    finished_ids: Vec<RequestId>,
-    preempted_ids: Vec<RequestId>,
-    metrics: CacheMetrics,
+    pub(super) finished_ids: Vec<RequestId>,
+    pub(super) preempted_ids: Vec<RequestId>,
+    pub(super) metrics: CacheMetrics,
 }
 
 impl Scheduler {
@@ -230,17 +205,6 @@ impl Scheduler {
         self.remove(id)
     }
 
-    /// Nothing written to the device is there any more, nor what the runner had on the host: every
-    /// request is computed again from its tokens, and nothing is found that was computed before.
-    pub fn forget_device(&mut self) {
-        for id in std::mem::take(&mut self.running).into_iter().rev() {
-            self.kv.free(id);
-            self.wait_again(id);
-        }
-        self.kv.evict_all();
-        self.swap.forget_all();
-    }
-
     /// Decides the next step. What it schedules counts as computed only with
     /// [`update_from_output`](Self::update_from_output); a step that failed is scheduled again.
     pub fn schedule(&mut self) -> SchedulerOutput {
@@ -355,131 +319,6 @@ impl Scheduler {
         }
     }
 
-    /// Takes in what a step computed: advances counters, appends tokens, ends requests and frees
-    /// their blocks. Requests aborted since the step was scheduled are passed over.
-    ///
-    /// `vocab_size` bounds the ids a model may draw.
-    pub fn update_from_output(
-        &mut self,
-        step: &SchedulerOutput,
-        output: ModelRunnerOutput,
-        vocab_size: usize,
-    ) -> Vec<RequestUpdate> {
-        self.finished_ids
-            .retain(|id| !step.finished_ids.contains(id));
-        self.preempted_ids
-            .retain(|id| !step.preempted_ids.contains(id));
-        self.metrics.num_copied_blocks += step.block_copies.len() as u64;
-        self.kv.copied(&step.block_copies);
-        self.swap.moved(&step.swap_outs, &step.swap_ins);
-        let mut outputs = output.sequences.into_iter();
-        let mut updates = Vec::with_capacity(step.scheduled.len());
-        for share in &step.scheduled {
-            let output = outputs.next().filter(|o| o.request_id == share.request_id);
-            let Some(request) = self.requests.get_mut(&share.request_id) else {
-                continue;
-            };
-            let max_model_len = self.config.max_model_len;
-            let update = advance(request, share, output, vocab_size, max_model_len);
-            match update.finished {
-                // Perhaps of a kind that would spoil what others find.
-                Some(Err(_)) => self.kv.evict(share.request_id),
-                _ => self.kv.cache_blocks(request),
-            }
-            let num_computed_tokens = request.num_computed_tokens;
-            if update.finished.is_some() {
-                self.remove(share.request_id);
-            } else {
-                self.kv.free_unseen(share.request_id, num_computed_tokens);
-            }
-            updates.push(update);
-        }
-        updates
-    }
-
-    /// Checks everything that must hold at any moment.
-    ///
-    /// # Errors
-    /// A sentence naming the first contradiction.
-    pub fn check_integrity(&self) -> Result<(), String> {
-        let sequences = self.running.iter().map(|id| {
-            let request = &self.requests[id];
-            let next = request.num_computed_tokens;
-            (*id, next..request.num_tokens_with_slots())
-        });
-        self.kv.check_integrity(&sequences.collect())?;
-        self.swap.check_integrity(|id| self.running.contains(&id))?;
-        let order: Vec<_> = self.running.iter().chain(&self.waiting).collect();
-        if !order.is_sorted() {
-            return Err(format!("requests are out of order of arrival: {order:?}"));
-        }
-        if order.len() != self.requests.len() || order.windows(2).any(|w| w[0] == w[1]) {
-            return Err(format!(
-                "{} requests, but {order:?} in the queues",
-                self.requests.len()
-            ));
-        }
-        if self.running.len() > self.config.max_num_seqs {
-            return Err(format!("{} requests are running", self.running.len()));
-        }
-        for (id, request) in &self.requests {
-            let running = self.running.contains(id);
-            if running != (request.status == RequestStatus::Running) {
-                return Err(format!(
-                    "{id} is in the wrong queue for {:?}",
-                    request.status
-                ));
-            }
-            if request.awaits_prompt && !(running && self.kv.block_tables(*id).is_empty()) {
-                return Err(format!(
-                    "{id} awaits a prompt, but holds blocks or does not run"
-                ));
-            }
-            if !running && request.num_tokens_with_slots() != 0 {
-                return Err(format!("{id} counts computed tokens, but holds no blocks"));
-            }
-        }
-        Ok(())
-    }
-
-    /// What a request that holds nothing can begin with.
-    fn beginning(&self, id: RequestId) -> Beginning {
-        let request = &self.requests[&id];
-        let found = self.kv.get_computed_blocks(request);
-        let shared = request.num_shared_prompt_tokens();
-        if shared <= found.num_cached_tokens {
-            return Beginning::Found(found);
-        }
-        let running = self.running.iter().map(|id| &self.requests[id]);
-        let siblings = running.filter(|r| r.shares_prompt_with(request) && !r.awaits_prompt);
-        let mut awaited = false;
-        for sibling in siblings {
-            if sibling.num_computed_tokens < shared {
-                awaited = true;
-            } else if let Some(blocks) = self.kv.shared_blocks(sibling.id(), shared) {
-                return Beginning::Found(blocks);
-            }
-        }
-        match awaited {
-            true => Beginning::Awaited,
-            false => Beginning::Found(found),
-        }
-    }
-
-    /// Lets a request begin with the blocks found for it.
-    fn begin(&mut self, id: RequestId, found: ComputedBlocks) {
-        let request = self.requests.get_mut(&id).expect("queued requests exist");
-        request.num_computed_tokens = found.num_cached_tokens;
-        if request.num_cached_tokens.is_none() {
-            request.num_cached_tokens = Some(found.num_cached_tokens);
-            self.metrics.prefix_cache_queries += request.num_tokens() as u64;
-            self.metrics.prefix_cache_hits += found.num_cached_tokens as u64;
-        }
-        request.awaits_prompt = false;
-        request.status = RequestStatus::Running;
-        self.kv.share(id, found);
-    }
-
     fn num_new_tokens(&self, request: &Request, token_budget: usize) -> usize {
         (request.num_tokens_with_spec() - request.num_computed_tokens)
             .min(self.config.max_prefill_chunk.unwrap_or(usize::MAX))
@@ -514,28 +353,7 @@ impl Scheduler {
         }
     }
 
-    /// The request has left `running` already; it was the newest there, so it is now the oldest of
-    /// those that wait.
-    fn preempt(&mut self, id: RequestId) {
-        let blocks = self.kv.held_blocks(id);
-        match self.swap.swap_out(&self.requests[&id], blocks) {
-            true => self.metrics.num_preemptions_swap += 1,
-            false => self.metrics.num_preemptions_recompute += 1,
-        }
-        self.kv.free(id);
-        self.wait_again(id);
-        self.preempted_ids.push(id);
-    }
-
-    fn wait_again(&mut self, id: RequestId) {
-        let request = self.requests.get_mut(&id).expect("running requests exist");
-        (request.num_computed_tokens, request.num_scheduled_tokens) = (0, 0);
-        request.awaits_prompt = false;
-        request.status = RequestStatus::Preempted;
-        self.waiting.push_front(id);
-    }
-
-    fn remove(&mut self, id: RequestId) -> Option<Request> {
+    pub(super) fn remove(&mut self, id: RequestId) -> Option<Request> {
         let mut request = self.requests.remove(&id)?;
         let swapped = self.swap.forget(id);
         if request.status == RequestStatus::Running || swapped {
@@ -547,72 +365,4 @@ impl Scheduler {
         self.waiting.retain(|r| *r != id);
         Some(request)
     }
-}
-
-/// Moves one request past its share of a step.
-fn advance(
-    request: &mut Request,
-    share: &ScheduledSequence,
-    output: Option<SequenceOutput>,
-    vocab_size: usize,
-    max_model_len: usize,
-) -> RequestUpdate {
-    let request_id = share.request_id;
-    let mut update = RequestUpdate {
-        request_id,
-        token_id: None,
-        logprobs: None,
-        prompt_logprobs: Vec::new(),
-        num_cached_tokens: request.num_cached_tokens(),
-        finished: None,
-    };
-    let position = share.end_position();
-    let missing = RequestError::MissingOutput {
-        request_id,
-        position,
-    };
-    let Some(output) = output else {
-        update.finished = Some(Err(missing));
-        return update;
-    };
-    if let Some(error) = output.error {
-        update.finished = Some(Err(error));
-        return update;
-    }
-    if output.prompt_logprobs.len() != share.prompt_logprob_targets.len()
-        || output.token_id.is_some() != share.samples
-        || output.logprobs.is_some() != (share.samples && share.sampling.params.logprobs.is_some())
-    {
-        update.finished = Some(Err(missing));
-        return update;
-    }
-    request.num_computed_tokens = position;
-    request.num_scheduled_tokens = 0;
-    // Row i of the share reports on prompt token `start + 1 + i`, entry `start + i` of the list.
-    let reported = request
-        .num_prompt_logprobs
-        .saturating_sub(share.num_computed_tokens);
-    update.prompt_logprobs = output.prompt_logprobs.into_iter().skip(reported).collect();
-    request.num_prompt_logprobs += update.prompt_logprobs.len();
-
-    if let Some(id) = output.token_id {
-        if id as usize >= vocab_size {
-            update.finished = Some(Err(RequestError::InvalidSample {
-                request_id,
-                id,
-                position,
-                vocab_size,
-            }));
-            return update;
-        }
-        let reason = request.append_token(id, max_model_len);
-        if reason != Some(FinishReason::Stop) {
-            update.token_id = Some(id);
-            update.logprobs = output.logprobs;
-        }
-        update.finished = reason.map(Ok);
-    } else if !request.generates() && position == request.num_tokens() {
-        update.finished = Some(Ok(FinishReason::Length));
-    }
-    update
 }

@@ -1,0 +1,51 @@
+//! What must hold of a scheduler at any moment. Changes nothing.
+
+use super::request::RequestStatus;
+use super::scheduler::Scheduler;
+
+impl Scheduler {
+    /// Checks everything that must hold at any moment.
+    ///
+    /// # Errors
+    /// A sentence naming the first contradiction.
+    pub fn check_integrity(&self) -> Result<(), String> {
+        let sequences = self.running.iter().map(|id| {
+            let request = &self.requests[id];
+            let next = request.num_computed_tokens;
+            (*id, next..request.num_tokens_with_slots())
+        });
+        self.kv.check_integrity(&sequences.collect())?;
+        self.swap.check_integrity(|id| self.running.contains(&id))?;
+        let order: Vec<_> = self.running.iter().chain(&self.waiting).collect();
+        if !order.is_sorted() {
+            return Err(format!("requests are out of order of arrival: {order:?}"));
+        }
+        if order.len() != self.requests.len() || order.windows(2).any(|w| w[0] == w[1]) {
+            return Err(format!(
+                "{} requests, but {order:?} in the queues",
+                self.requests.len()
+            ));
+        }
+        if self.running.len() > self.config.max_num_seqs {
+            return Err(format!("{} requests are running", self.running.len()));
+        }
+        for (id, request) in &self.requests {
+            let running = self.running.contains(id);
+            if running != (request.status == RequestStatus::Running) {
+                return Err(format!(
+                    "{id} is in the wrong queue for {:?}",
+                    request.status
+                ));
+            }
+            if request.awaits_prompt && !(running && self.kv.block_tables(*id).is_empty()) {
+                return Err(format!(
+                    "{id} awaits a prompt, but holds blocks or does not run"
+                ));
+            }
+            if !running && request.num_tokens_with_slots() != 0 {
+                return Err(format!("{id} counts computed tokens, but holds no blocks"));
+            }
+        }
+        Ok(())
+    }
+}

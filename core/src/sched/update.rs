@@ -1,0 +1,137 @@
+//! Taking in what a step computed: counters advance, tokens are appended, requests end and give
+//! their blocks back. Decides nothing about the next step.
+
+use super::error::RequestError;
+use super::output::{ModelRunnerOutput, ScheduledSequence, SchedulerOutput, SequenceOutput};
+use super::request::Request;
+use super::scheduler::Scheduler;
+use crate::types::{FinishReason, RequestId, TokenId, TokenLogprobs};
+
+/// What a step brought one request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestUpdate {
+    /// Which.
+    pub request_id: RequestId,
+    /// The token it gained; `None` while its prompt is computed, and for a stop id.
+    pub token_id: Option<TokenId>,
+    /// Log-probabilities of that token, where asked for.
+    pub logprobs: Option<TokenLogprobs>,
+    /// Log-probabilities of the next prompt tokens, where asked for, in order from the second.
+    pub prompt_logprobs: Vec<TokenLogprobs>,
+    /// Tokens it did not have to compute, because an earlier request had.
+    pub num_cached_tokens: usize,
+    /// The request is over: ended, or failed by itself.
+    pub finished: Option<Result<FinishReason, RequestError>>,
+}
+
+impl Scheduler {
+    /// Takes in what a step computed: advances counters, appends tokens, ends requests and frees
+    /// their blocks. Requests aborted since the step was scheduled are passed over.
+    ///
+    /// `vocab_size` bounds the ids a model may draw.
+    pub fn update_from_output(
+        &mut self,
+        step: &SchedulerOutput,
+        output: ModelRunnerOutput,
+        vocab_size: usize,
+    ) -> Vec<RequestUpdate> {
+        self.finished_ids
+            .retain(|id| !step.finished_ids.contains(id));
+        self.preempted_ids
+            .retain(|id| !step.preempted_ids.contains(id));
+        self.metrics.num_copied_blocks += step.block_copies.len() as u64;
+        self.kv.copied(&step.block_copies);
+        self.swap.moved(&step.swap_outs, &step.swap_ins);
+        let mut outputs = output.sequences.into_iter();
+        let mut updates = Vec::with_capacity(step.scheduled.len());
+        for share in &step.scheduled {
+            let output = outputs.next().filter(|o| o.request_id == share.request_id);
+            let Some(request) = self.requests.get_mut(&share.request_id) else {
+                continue;
+            };
+            let max_model_len = self.config.max_model_len;
+            let update = advance(request, share, output, vocab_size, max_model_len);
+            match update.finished {
+                // Perhaps of a kind that would spoil what others find.
+                Some(Err(_)) => self.kv.evict(share.request_id),
+                _ => self.kv.cache_blocks(request),
+            }
+            let num_computed_tokens = request.num_computed_tokens;
+            if update.finished.is_some() {
+                self.remove(share.request_id);
+            } else {
+                self.kv.free_unseen(share.request_id, num_computed_tokens);
+            }
+            updates.push(update);
+        }
+        updates
+    }
+}
+
+/// Moves one request past its share of a step.
+fn advance(
+    request: &mut Request,
+    share: &ScheduledSequence,
+    output: Option<SequenceOutput>,
+    vocab_size: usize,
+    max_model_len: usize,
+) -> RequestUpdate {
+    let request_id = share.request_id;
+    let mut update = RequestUpdate {
+        request_id,
+        token_id: None,
+        logprobs: None,
+        prompt_logprobs: Vec::new(),
+        num_cached_tokens: request.num_cached_tokens(),
+        finished: None,
+    };
+    let position = share.end_position();
+    let missing = RequestError::MissingOutput {
+        request_id,
+        position,
+    };
+    let Some(output) = output else {
+        update.finished = Some(Err(missing));
+        return update;
+    };
+    if let Some(error) = output.error {
+        update.finished = Some(Err(error));
+        return update;
+    }
+    if output.prompt_logprobs.len() != share.prompt_logprob_targets.len()
+        || output.token_id.is_some() != share.samples
+        || output.logprobs.is_some() != (share.samples && share.sampling.params.logprobs.is_some())
+    {
+        update.finished = Some(Err(missing));
+        return update;
+    }
+    request.num_computed_tokens = position;
+    request.num_scheduled_tokens = 0;
+    // Row i of the share reports on prompt token `start + 1 + i`, entry `start + i` of the list.
+    let reported = request
+        .num_prompt_logprobs
+        .saturating_sub(share.num_computed_tokens);
+    update.prompt_logprobs = output.prompt_logprobs.into_iter().skip(reported).collect();
+    request.num_prompt_logprobs += update.prompt_logprobs.len();
+
+    if let Some(id) = output.token_id {
+        if id as usize >= vocab_size {
+            update.finished = Some(Err(RequestError::InvalidSample {
+                request_id,
+                id,
+                position,
+                vocab_size,
+            }));
+            return update;
+        }
+        let reason = request.append_token(id, max_model_len);
+        if reason != Some(FinishReason::Stop) {
+            update.token_id = Some(id);
+            update.logprobs = output.logprobs;
+        }
+        update.finished = reason.map(Ok);
+    } else if !request.generates() && position == request.num_tokens() {
+        update.finished = Some(Ok(FinishReason::Length));
+    }
+    update
+}
