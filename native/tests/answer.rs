@@ -27,7 +27,9 @@ struct Reciter {
 }
 
 impl ExecuteModel for Reciter {
-    async fn execute_model(&mut self, step: &SchedulerOutput) -> Result<ModelRunnerOutput> {
+    type Launched = ModelRunnerOutput;
+
+    async fn launch_step(&mut self, step: &SchedulerOutput) -> Result<ModelRunnerOutput> {
         if self.said == self.fails_at {
             self.fails_at = usize::MAX;
             return Err(Error::Executor(ExecutorError::DeviceLost("a test".into())));
@@ -44,6 +46,10 @@ impl ExecuteModel for Reciter {
                 error: None,
             }],
         })
+    }
+
+    async fn finish_step(&mut self, launched: ModelRunnerOutput) -> Result<ModelRunnerOutput> {
+        Ok(launched)
     }
 }
 

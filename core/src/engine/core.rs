@@ -9,11 +9,13 @@ use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::runner::ExecuteModel;
 use crate::sched::{
-    ConfigError, KvGroupSpec, PreemptionCost, Request, RequestError, RequestUpdate, Scheduler,
-    SchedulerConfig,
+    ConfigError, KvGroupSpec, KvUsage, PreemptionCost, Request, RequestError, RequestUpdate,
+    Scheduler, SchedulerConfig, SchedulerOutput,
 };
 use crate::types::{FinishReason, RequestId, SamplingParams, TokenId, TokenLogprobs};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::time::Duration;
 
 /// What a step brought one request.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,9 +38,25 @@ pub struct EngineOutput {
     pub metrics: RequestMetrics,
 }
 
+/// A step that was launched and not finished.
+struct InFlight<L> {
+    step: SchedulerOutput,
+    launched: L,
+    /// What the cache held with it.
+    usage: KvUsage,
+    /// When it was launched.
+    start: Duration,
+}
+
+impl<L> fmt::Debug for InFlight<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.step.fmt(f)
+    }
+}
+
 /// An engine: a scheduler, a runner and a clock.
 #[derive(Debug)]
-pub struct EngineCore<R, C> {
+pub struct EngineCore<R: ExecuteModel, C> {
     scheduler: Scheduler,
     runner: R,
     clock: C,
@@ -50,6 +68,8 @@ pub struct EngineCore<R, C> {
     /// What steps inside [`EngineCore::generate`] brought other requests.
     undelivered: Vec<EngineOutput>,
     kv_slot_seconds: KvSlotSeconds,
+    /// Oldest first. Dropping them gives their outputs up.
+    in_flight: VecDeque<InFlight<R::Launched>>,
     next_id: u64,
 }
 
@@ -79,6 +99,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             further_answers: BTreeMap::new(),
             undelivered: Vec::new(),
             kv_slot_seconds: KvSlotSeconds::default(),
+            in_flight: VecDeque::new(),
             next_id: 0,
         })
     }
@@ -177,14 +198,22 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         let step = self.scheduler.schedule();
         let mut outputs = Vec::new();
         if !step.is_empty() {
-            let start = self.clock.now();
-            let usage = self.scheduler.kv_usage();
-            let output = self.runner.execute_model(&step).await?;
-            let span = self.clock.now().saturating_sub(start);
-            self.kv_slot_seconds.record(usage, span);
+            let (start, usage) = (self.clock.now(), self.scheduler.kv_usage());
+            let launched = self.runner.launch_step(&step).await?;
+            self.in_flight.push_back(InFlight {
+                step,
+                launched,
+                usage,
+                start,
+            });
+        }
+        if let Some(oldest) = self.in_flight.pop_front() {
+            let output = self.runner.finish_step(oldest.launched).await?;
+            let span = self.clock.now().saturating_sub(oldest.start);
+            self.kv_slot_seconds.record(oldest.usage, span);
             let updates = self
                 .scheduler
-                .update_from_output(&step, output, self.vocab_size);
+                .update_from_output(&oldest.step, output, self.vocab_size);
             outputs.extend(updates.into_iter().map(|update| self.record(update)));
             outputs.retain(EngineOutput::has_news);
         }

@@ -69,18 +69,24 @@ impl PagedHash {
 }
 
 impl ExecuteModel for PagedHash {
-    async fn execute_model(&mut self, step: &SchedulerOutput) -> Result<ModelRunnerOutput> {
-        self.clock.advance(Duration::from_millis(10));
+    type Launched = ModelRunnerOutput;
+
+    async fn launch_step(&mut self, step: &SchedulerOutput) -> Result<ModelRunnerOutput> {
         self.num_preemptions += step.preempted_ids.len();
         for copy in &step.block_copies {
             self.pages[copy.dst as usize] = self.pages[copy.src as usize].clone();
         }
         self.num_computed += step.total_num_scheduled_tokens();
         let sequences = step.scheduled.iter().map(|share| self.run(share)).collect();
+        Ok(ModelRunnerOutput { sequences })
+    }
+
+    async fn finish_step(&mut self, launched: ModelRunnerOutput) -> Result<ModelRunnerOutput> {
+        self.clock.advance(Duration::from_millis(10));
         if std::mem::take(&mut self.fail_next) {
             return Err(Error::DoesNotFit("the device is gone".into()));
         }
-        Ok(ModelRunnerOutput { sequences })
+        Ok(launched)
     }
 }
 

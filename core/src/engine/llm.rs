@@ -46,7 +46,7 @@ pub struct TextCompletion {
 }
 
 /// An engine that speaks text.
-pub struct LlmEngine<R, C> {
+pub struct LlmEngine<R: ExecuteModel, C> {
     core: EngineCore<R, C>,
     tokenizer: Tokenizer,
     processor: OutputProcessor,

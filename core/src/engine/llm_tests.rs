@@ -26,7 +26,9 @@ struct Reciter {
 }
 
 impl ExecuteModel for Reciter {
-    async fn execute_model(&mut self, step: &SchedulerOutput) -> Result<ModelRunnerOutput> {
+    type Launched = ModelRunnerOutput;
+
+    async fn launch_step(&mut self, step: &SchedulerOutput) -> Result<ModelRunnerOutput> {
         let recite = |share: &crate::sched::ScheduledSequence| {
             let end = share.end_position();
             let start = *self
@@ -45,6 +47,10 @@ impl ExecuteModel for Reciter {
         Ok(ModelRunnerOutput {
             sequences: step.scheduled.iter().map(recite).collect(),
         })
+    }
+
+    async fn finish_step(&mut self, launched: ModelRunnerOutput) -> Result<ModelRunnerOutput> {
+        Ok(launched)
     }
 }
 

@@ -3,17 +3,19 @@
 
 mod host_pages;
 pub mod input_batch;
+pub mod launched_step;
 pub mod memory_plan;
 pub mod model_runner;
 pub mod program_cache;
 
+pub use launched_step::LaunchedStep;
 pub use memory_plan::MemoryPlan;
 pub use model_runner::{ModelRunner, RunnerOptions};
 
 use crate::error::Result;
 use crate::sched::{ModelRunnerOutput, SchedulerOutput};
 
-/// One step's computation, as the engine sees it.
+/// Steps of a model, as the engine sees them: launched one after the other, finished in that order.
 ///
 /// Not `Send`: natively one thread drives an engine, in the browser a worker.
 #[allow(
@@ -21,13 +23,25 @@ use crate::sched::{ModelRunnerOutput, SchedulerOutput};
     reason = "an engine and its executor stay on one thread, so no Send bound is wanted"
 )]
 pub trait ExecuteModel {
-    /// Runs the step; outputs come in the order of `output.scheduled`.
+    /// A step that was launched: what is needed to finish it. Dropping it gives its outputs up, and
+    /// nothing else.
+    type Launched;
+
+    /// Queues everything of a step on the device, what is read back included, and waits for nothing
+    /// of it: the next step may be launched before this one is finished.
+    ///
+    /// # Errors
+    /// The device failed or is lost; neither this step nor any that is not finished counts as
+    /// computed. The same step may be asked for again.
+    async fn launch_step(&mut self, output: &SchedulerOutput) -> Result<Self::Launched>;
+
+    /// Waits for the oldest step that is not finished; outputs come in the order of its
+    /// `output.scheduled`.
     ///
     /// # Errors
     /// What concerns one sequence goes into its [`error`](crate::sched::SequenceOutput::error). An
-    /// `Err` says that the whole step was not computed: the device failed or is lost. The same
-    /// step may be asked for again.
-    async fn execute_model(&mut self, output: &SchedulerOutput) -> Result<ModelRunnerOutput>;
+    /// `Err` is one of [`launch_step`](Self::launch_step)'s.
+    async fn finish_step(&mut self, launched: Self::Launched) -> Result<ModelRunnerOutput>;
 
     /// Bytes a block takes in all layers of each KV group; empty where the runner cannot move pages
     /// to the host and back.

@@ -1,9 +1,10 @@
-//! Runs steps of one model on one executor: lays the step out, launches its programs, and brings
-//! back ids and, where asked for, log-probabilities.
+//! Runs steps of one model on one executor: lays the step out and launches its programs and what is
+//! read back of them.
 
 use super::ExecuteModel;
 use super::host_pages::HostPages;
 use super::input_batch::{DecodeSplit, Filters, InputBatch, LogitsRow, RowPurpose};
+use super::launched_step::{LaunchedStep, ReadBack};
 use super::memory_plan::{MemoryPlan, workspace_sizes};
 use super::program_cache::ProgramCache;
 use crate::error::Result;
@@ -11,10 +12,8 @@ use crate::model::workspace::MAX_EDITS;
 use crate::model::{
     COUNT_ROWS, Decoder, EDITS, FILTER_ROWS, HeadPart, MASS_ROWS, Pages, ROWS, Workspace, loader,
 };
-use crate::sample::{logit_edits, token_logprobs};
-use crate::sched::{
-    KvGroupSpec, ModelRunnerOutput, SchedulerConfig, SchedulerOutput, SequenceOutput,
-};
+use crate::sample::logit_edits;
+use crate::sched::{KvGroupSpec, ModelRunnerOutput, SchedulerConfig, SchedulerOutput};
 use crate::weights::Checkpoint;
 use std::ops::Range;
 use twoclock_shaders::executor::{Executor, ExecutorError};
@@ -23,6 +22,10 @@ use twoclock_shaders::program::StepArgs;
 
 /// Sequences with up to so many queries in a step go to the split decode kernel.
 pub const DECODE_QUERIES: usize = 4;
+
+/// Groups of rows whose logits are on their way to the host at a time: a prompt scored in one step has
+/// logits of hundreds of MiB. Where it has more groups, its launch waits for the first of them.
+const MAX_LOGITS_READS: usize = 2;
 
 /// How a runner is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,14 +118,14 @@ impl<E: Executor> ModelRunner<E> {
 
     /// Launches the head of one group of rows; gives the group's logits where they are wanted, as
     /// they are before `edits`.
-    async fn head(
+    fn head(
         &mut self,
         batch: &InputBatch,
         rows: Range<usize>,
         filters: &[Filters],
         edits: &[u32],
         read: bool,
-    ) -> Result<Vec<f32>> {
+    ) -> Result<Option<ReadBack>> {
         let mut counts = batch.counts.clone();
         counts[ROWS.0] = rows.len() as u32;
         let if_any = |asks: fn(&Filters) -> bool| match filters.iter().any(asks) {
@@ -138,7 +141,10 @@ impl<E: Executor> ModelRunner<E> {
         };
         self.launch_head(&rows, part, &counts)?;
         let bytes = 4 * (rows.len() * self.model.config.vocab_size) as u64;
-        let logits = read.then(|| self.executor.read(self.workspace.logits.buffer, 0..bytes));
+        let logits = read.then(|| {
+            let read = self.executor.read(self.workspace.logits.buffer, 0..bytes);
+            Box::pin(read) as ReadBack
+        });
         if !edits.is_empty() {
             for chunk in edits.chunks(EDIT_WORDS * MAX_EDITS) {
                 let number = (chunk.len() / EDIT_WORDS) as u32;
@@ -151,10 +157,7 @@ impl<E: Executor> ModelRunner<E> {
             }
             self.launch_head(&rows, HeadPart::Draw, &counts)?;
         }
-        match logits {
-            Some(logits) => Ok(bytemuck::pod_collect_to_vec(&logits.await?)),
-            None => Ok(Vec::new()),
-        }
+        Ok(logits)
     }
 
     fn launch_head(&mut self, rows: &Range<usize>, part: HeadPart, counts: &[u32]) -> Result<()> {
@@ -212,7 +215,9 @@ fn args(counts: Vec<u32>) -> StepArgs {
 }
 
 impl<E: Executor> ExecuteModel for ModelRunner<E> {
-    async fn execute_model(&mut self, output: &SchedulerOutput) -> Result<ModelRunnerOutput> {
+    type Launched = LaunchedStep;
+
+    async fn launch_step(&mut self, output: &SchedulerOutput) -> Result<LaunchedStep> {
         let block_size = self.pages.block_size as usize;
         let batch = InputBatch::new(output, &self.groups, block_size, self.split);
         if batch.words.len() > self.workspace.sizes.step_words as usize {
@@ -225,8 +230,8 @@ impl<E: Executor> ExecuteModel for ModelRunner<E> {
         }
         self.host.forget(&output.finished_ids);
         let (executor, pages) = (&mut self.executor, &self.pages);
-        self.host.read(executor, pages, &output.swap_outs).await?;
-        self.host.write(executor, pages, &output.swap_ins)?;
+        self.host.read(executor, pages, &output.swap_outs);
+        self.host.write(executor, pages, &output.swap_ins).await?;
         let tokens = output.total_num_scheduled_tokens() as u32;
         let body = self.programs.body(
             &self.model,
@@ -244,79 +249,37 @@ impl<E: Executor> ExecuteModel for ModelRunner<E> {
             },
         )?;
 
-        let mut sequences: Vec<SequenceOutput> = output
-            .scheduled
-            .iter()
-            .map(|scheduled| SequenceOutput {
-                request_id: scheduled.request_id,
-                token_id: None,
-                logprobs: None,
-                prompt_logprobs: Vec::new(),
-                error: None,
-            })
-            .collect();
-        let wants = |row: &LogitsRow| match row.purpose {
-            RowPurpose::PromptLogprob(_) => true,
-            RowPurpose::Sample => {
-                let params = &output.scheduled[row.sequence].sampling.params;
-                params.logprobs.is_some()
-            }
-        };
-        let group = self.workspace.sizes.rows as usize;
         let vocab = self.model.config.vocab_size;
-        // A drawn token's log-probabilities wait for its id.
-        let mut drawn_logits = Vec::new();
+        let mut launched = LaunchedStep::new(output, batch.rows.clone(), vocab);
+        let group = self.workspace.sizes.rows as usize;
         for first in (0..batch.rows.len()).step_by(group) {
             let rows = first..batch.rows.len().min(first + group);
-            let read = batch.rows[rows.clone()].iter().any(wants);
-            let filters: Vec<Filters> = batch.rows[rows.clone()]
+            let read = launched.wants_logits(rows.clone());
+            let filters: Vec<Filters> = launched.rows()[rows.clone()]
                 .iter()
                 .filter(|row| row.purpose == RowPurpose::Sample)
                 .map(|row| Filters::of(&output.scheduled[row.sequence].sampling.params))
                 .collect();
             let edits = self.edits(&batch.rows[rows.clone()], output);
-            let head = self.head(&batch, rows.clone(), &filters, &edits, read);
-            let logits = head.await?;
-            for (row, logits) in rows.zip(logits.chunks_exact(vocab)) {
-                let LogitsRow { sequence, purpose } = batch.rows[row];
-                let scheduled = &output.scheduled[sequence];
-                let top = scheduled.sampling.params.logprobs;
-                match purpose {
-                    RowPurpose::PromptLogprob(target) => {
-                        let id = scheduled.prompt_logprob_targets[target];
-                        sequences[sequence].prompt_logprobs.push(token_logprobs(
-                            logits,
-                            id,
-                            top.unwrap_or(0),
-                        ));
-                    }
-                    RowPurpose::Sample if top.is_some() => {
-                        drawn_logits.push((sequence, logits.to_vec()));
-                    }
-                    RowPurpose::Sample => {}
-                }
+            let logits = self.head(&batch, rows.clone(), &filters, &edits, read)?;
+            if let Some(logits) = logits {
+                launched.expect_logits(rows, logits);
             }
+            launched.take_logits(MAX_LOGITS_READS).await?;
         }
-        let samples = |row: &LogitsRow| row.purpose == RowPurpose::Sample;
-        if batch.rows.iter().any(samples) {
+        if launched.draws() {
             let bytes = 4 * batch.rows.len() as u64;
             let ids = self.executor.read(self.workspace.ids.buffer, 0..bytes);
-            let ids: Vec<u32> = bytemuck::pod_collect_to_vec(&ids.await?);
-            for (row, id) in batch.rows.iter().zip(ids) {
-                if samples(row) {
-                    sequences[row.sequence].token_id = Some(id);
-                }
-            }
+            launched.expect_ids(Box::pin(ids));
         }
-        for (sequence, logits) in drawn_logits {
-            let params = &output.scheduled[sequence].sampling.params;
-            let top = params.logprobs.unwrap_or(0);
-            let out = &mut sequences[sequence];
-            out.logprobs = out.token_id.map(|id| token_logprobs(&logits, id, top));
-        }
-        let returned: Vec<_> = output.swap_ins.iter().map(|t| t.request_id).collect();
+        Ok(launched)
+    }
+
+    async fn finish_step(&mut self, launched: LaunchedStep) -> Result<ModelRunnerOutput> {
+        let returned = launched.returned().to_vec();
+        let output = launched.finish().await?;
         self.host.forget(&returned);
-        Ok(ModelRunnerOutput { sequences })
+        Ok(output)
     }
 
     fn kv_block_bytes(&self) -> Vec<u64> {
