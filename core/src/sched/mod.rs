@@ -9,13 +9,16 @@ pub mod block_hash;
 pub mod block_pool;
 pub mod computed_blocks;
 pub mod config;
+pub mod cost_model;
 pub mod error;
 #[cfg(test)]
 mod fake_model;
 mod integrity;
+pub mod hardware;
 pub mod kv_cache_manager;
 pub mod kv_group;
 pub mod metrics;
+pub mod model_shape;
 pub mod output;
 mod preemption;
 pub mod request;
@@ -26,16 +29,21 @@ mod scheduler_proptests;
 mod scheduler_tests;
 #[cfg(test)]
 mod sharing_tests;
+pub mod step_load;
 pub mod swap;
 pub mod update;
+pub mod token_budget;
 
 pub use block_hash::BlockHash;
 pub use block_pool::{BlockId, BlockPool};
 pub use config::{ConfigError, MAX_BATCHED_TOKENS, PreemptionMode, SchedulerConfig};
+pub use cost_model::{Bound, CostModel, StepCost};
 pub use error::RequestError;
+pub use hardware::{Hardware, HardwareError, PerRegime, Regime};
 pub use kv_cache_manager::KvCacheManager;
 pub use kv_group::KvGroupSpec;
 pub use metrics::{CacheMetrics, KvUsage};
+pub use model_shape::{ExpertShape, KvGroupShape, ModelShape};
 pub use output::{
     BlockCopy, ModelRunnerOutput, ScheduledSequence, SchedulerOutput, SequenceOutput,
 };
@@ -43,3 +51,5 @@ pub use request::{Request, RequestStatus};
 pub use scheduler::Scheduler;
 pub use swap::{BlockTransfer, LinearPreemptionCost, MovedBlock, PreemptionCost};
 pub use update::RequestUpdate;
+pub use step_load::{SequenceLoad, StepLoad};
+pub use token_budget::{BudgetPolicy, PrefillDemand, RidgeBudget, ServiceLevel};
