@@ -22,6 +22,7 @@ mod matmul;
 mod moe_matmul;
 mod moe_route;
 mod moe_sum;
+mod pool_sum;
 mod residual;
 mod residual_norm;
 mod rms_norm;
@@ -32,6 +33,7 @@ mod sample_edit;
 mod sample_pick;
 mod sample_scan;
 mod softcap;
+mod tap_rows;
 mod weight_row;
 
 pub use bound::Bound;
@@ -58,6 +60,7 @@ pub const KERNELS: &[(&str, CpuKernel)] = &[
     ("moe_matmul", moe_matmul::run),
     ("moe_route", moe_route::run),
     ("moe_sum", moe_sum::run),
+    ("pool_sum", pool_sum::run),
     ("residual", residual::run),
     ("residual_norm", residual_norm::run),
     ("rms_norm", rms_norm::run),
@@ -68,6 +71,7 @@ pub const KERNELS: &[(&str, CpuKernel)] = &[
     ("sample_pick", sample_pick::run),
     ("sample_scan", sample_scan::run),
     ("softcap", softcap::run),
+    ("tap_rows", tap_rows::run),
 ];
 
 /// The reference's multiply-add; fused only where the target has an instruction for it.

@@ -17,6 +17,7 @@ pub mod matmul;
 pub mod moe_matmul;
 pub mod moe_route;
 pub mod moe_sum;
+pub mod pool_sum;
 pub mod residual;
 pub mod residual_norm;
 pub mod rms_norm;
@@ -28,6 +29,7 @@ pub mod sample_pick;
 pub mod sample_scan;
 pub mod softcap;
 pub mod step;
+pub mod tap_rows;
 pub mod weight;
 
 use crate::kernel::Kernel;
@@ -48,6 +50,7 @@ pub const ALL: &[&Kernel] = &[
     &moe_matmul::KERNEL,
     &moe_route::KERNEL,
     &moe_sum::KERNEL,
+    &pool_sum::KERNEL,
     &residual::KERNEL,
     &residual_norm::KERNEL,
     &rms_norm::KERNEL,
@@ -58,6 +61,7 @@ pub const ALL: &[&Kernel] = &[
     &sample_pick::KERNEL,
     &sample_scan::KERNEL,
     &softcap::KERNEL,
+    &tap_rows::KERNEL,
 ];
 
 /// The kernel of that name.
