@@ -18,6 +18,9 @@ pub enum Error {
     /// The engine's limits allow nothing to run.
     #[error(transparent)]
     Config(#[from] crate::sched::ConfigError),
+    /// Something is not recorded.
+    #[error(transparent)]
+    Taps(#[from] crate::model::TapsError),
     /// The device refused or was lost.
     #[error(transparent)]
     Executor(#[from] twoclock_shaders::executor::ExecutorError),

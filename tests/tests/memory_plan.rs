@@ -7,6 +7,7 @@ use std::future::Future;
 use std::ops::Range;
 use std::rc::Rc;
 use twoclock_core::error::Error;
+use twoclock_core::model::Taps;
 use twoclock_core::runner::{MemoryPlan, ModelRunner, RunnerOptions};
 use twoclock_core::sched::SchedulerConfig;
 use twoclock_core::weights::Checkpoint;
@@ -78,9 +79,18 @@ fn every_byte_is_counted() {
             inner: CpuExecutor::default(),
             bytes: Rc::clone(&bytes),
         };
-        let plan = MemoryPlan::new(executor.caps(), &checkpoint, &config).expect("a plan");
+        let options = RunnerOptions {
+            taps: Taps {
+                layers: vec![1],
+                hidden: true,
+            },
+            ..RunnerOptions::default()
+        };
+        let (caps, model) = (executor.caps(), &checkpoint.config);
+        let plan = MemoryPlan::new(caps, &checkpoint, &config).expect("a plan");
+        let plan = plan.with_taps(caps, model, &config, &options.taps);
+        let plan = plan.expect("a plan");
         assert_eq!(bytes.get(), 0, "{name}: a plan takes nothing");
-        let options = RunnerOptions::default();
         ModelRunner::load(executor, &checkpoint, &config, options, |_| ()).expect("loads");
         assert_eq!(plan.total(), bytes.get(), "{name}: {plan}");
     }

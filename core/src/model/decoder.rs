@@ -5,7 +5,10 @@
 use super::feed_forward::FeedForward;
 use super::head::HeadPart;
 use super::linear::{Linear, LinearIo};
-use super::{DECODES, LayerPages, Pages, TILES, TOKENS, Workspace, copies, embedding, head, parts};
+use super::{
+    DECODES, LayerPages, Pages, TILES, TOKENS, TapBuffers, Workspace, copies, embedding, head,
+    parts,
+};
 use crate::config::{ModelConfig, RopePairing};
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::kernels::act::ActLayout;
@@ -69,17 +72,26 @@ pub(super) struct Body<'a> {
     pub(super) ws: &'a Workspace,
     pub(super) layout: ActLayout,
     pub(super) room: u32,
+    pub(super) taps: &'a TapBuffers,
 }
 
 impl Decoder {
     /// From token ids to the residual stream after the last block, for up to `room` tokens: keys
-    /// and values of every token land in their pages.
-    pub fn body(&self, caps: &Caps, ws: &Workspace, pages: &Pages, room: u32) -> Program {
+    /// and values of every token land in their pages, and what is tapped in its buffers.
+    pub fn body(
+        &self,
+        caps: &Caps,
+        ws: &Workspace,
+        pages: &Pages,
+        taps: &TapBuffers,
+        room: u32,
+    ) -> Program {
         let body = Body {
             caps,
             ws,
             layout: ActLayout::Rows,
             room,
+            taps,
         };
         let mut commands = embedding::commands(&self.embedding, self.config.embedding_scale, ws);
         commands.extend(pages.layers.iter().map(|kv| {
@@ -94,10 +106,12 @@ impl Decoder {
             };
             kv_copy::dispatch(params, copies(kv.group), buffers).into()
         }));
-        for (layer, kv) in self.layers.iter().zip(&pages.layers) {
+        for (number, (layer, kv)) in self.layers.iter().zip(&pages.layers).enumerate() {
             self.attention(&body, layer, kv, pages.block_size, &mut commands);
             self.feed_forward(&body, layer, &mut commands);
+            body.tap_layer(number, &self.config, &mut commands);
         }
+        body.tap_hidden(self.norm, &self.config, &mut commands);
         Program::new(format!("body of {room} tokens"), commands)
     }
 
@@ -287,11 +301,17 @@ impl Decoder {
 }
 
 impl Body<'_> {
-    fn norm(&self, gains: Slice, config: &ModelConfig, commands: &mut Vec<Command>) {
-        let hidden = config.hidden_size as u32;
+    /// Stride of matmul inputs of width hidden.
+    pub(super) fn hidden_stride(&self, config: &ModelConfig) -> u32 {
+        let padded = (config.hidden_size as u32).next_multiple_of(32);
+        self.layout.stride(padded, self.room)
+    }
+
+    /// x ∘ gains into the matmul input of width hidden, and rstd.
+    pub(super) fn norm(&self, gains: Slice, config: &ModelConfig, commands: &mut Vec<Command>) {
         let params = rms_norm::RmsNormParams {
-            dim4: hidden / 4,
-            act_stride: self.layout.stride(hidden.next_multiple_of(32), self.room),
+            dim4: config.hidden_size as u32 / 4,
+            act_stride: self.hidden_stride(config),
             eps: config.rms_norm_eps,
         };
         let buffers = rms_norm::Buffers {

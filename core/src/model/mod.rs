@@ -10,10 +10,12 @@ pub mod head;
 pub mod linear;
 pub mod loader;
 pub mod rope;
+pub mod taps;
 pub mod workspace;
 
 pub use decoder::Decoder;
 pub use head::HeadPart;
+pub use taps::{Tap, TapBuffers, Taps, TapsError};
 pub use workspace::{LayerPages, Pages, Workspace};
 
 use twoclock_shaders::program::CountId;

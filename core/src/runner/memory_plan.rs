@@ -4,7 +4,7 @@
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::model::workspace::{self, WorkspaceSizes};
-use crate::model::{Pages, loader, rope};
+use crate::model::{Pages, Taps, loader, rope};
 use crate::runner::input_batch::InputBatch;
 use crate::runner::model_runner::DECODE_QUERIES;
 use crate::sched::{KvGroupSpec, SchedulerConfig};
@@ -19,7 +19,7 @@ pub struct MemoryPlan {
     pub weights: u64,
     /// Pages of keys and values.
     pub kv_cache: u64,
-    /// Activations, scratch, step buffer and rotary table.
+    /// Activations, scratch, what steps record, step buffer and rotary table.
     pub workspace: u64,
     /// Tokens that the pages of one layer hold, in the layers that hold most.
     pub kv_tokens: u64,
@@ -88,6 +88,26 @@ impl MemoryPlan {
             workspace,
             kv_tokens: most_tokens,
         })
+    }
+
+    /// The plan with buffers for what steps record.
+    ///
+    /// # Errors
+    /// A layer the model does not have; a buffer that exceeds what the device binds.
+    pub fn with_taps(
+        mut self,
+        caps: &Caps,
+        config: &ModelConfig,
+        sched: &SchedulerConfig,
+        taps: &Taps,
+    ) -> Result<Self> {
+        taps.check(config)?;
+        let bytes = Taps::buffer_bytes(config, sched.max_num_batched_tokens);
+        for tap in taps.iter() {
+            bindable(caps, &tap.to_string(), bytes)?;
+            self.workspace += bytes;
+        }
+        Ok(self)
     }
 
     /// All of it.

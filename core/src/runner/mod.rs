@@ -7,6 +7,7 @@ pub mod launched_step;
 pub mod memory_plan;
 pub mod model_runner;
 pub mod program_cache;
+mod recorder;
 
 pub use launched_step::LaunchedStep;
 pub use memory_plan::MemoryPlan;

@@ -7,10 +7,12 @@ use super::input_batch::{DecodeSplit, Filters, InputBatch, LogitsRow, RowPurpose
 use super::launched_step::{LaunchedStep, ReadBack};
 use super::memory_plan::{MemoryPlan, workspace_sizes};
 use super::program_cache::ProgramCache;
+use super::recorder::Recorder;
 use crate::error::Result;
 use crate::model::workspace::MAX_EDITS;
 use crate::model::{
-    COUNT_ROWS, Decoder, EDITS, FILTER_ROWS, HeadPart, MASS_ROWS, Pages, ROWS, Workspace, loader,
+    COUNT_ROWS, Decoder, EDITS, FILTER_ROWS, HeadPart, MASS_ROWS, Pages, ROWS, Taps, Workspace,
+    loader,
 };
 use crate::sample::logit_edits;
 use crate::sched::{KvGroupSpec, ModelRunnerOutput, SchedulerConfig, SchedulerOutput};
@@ -28,13 +30,16 @@ pub const DECODE_QUERIES: usize = 4;
 const MAX_LOGITS_READS: usize = 2;
 
 /// How a runner is set up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunnerOptions {
     /// Bytes the model may take on the device; `None` where nobody knows.
     pub memory: Option<u64>,
     /// Sequences with up to so many queries go to the decode kernel, at most [`DECODE_QUERIES`].
     /// No value changes a bit of the result.
     pub decode_queries: usize,
+    /// What steps can record: it takes memory, and is recorded unless [`ModelRunner::record`] says
+    /// otherwise.
+    pub taps: Taps,
 }
 
 impl Default for RunnerOptions {
@@ -42,6 +47,7 @@ impl Default for RunnerOptions {
         Self {
             memory: None,
             decode_queries: DECODE_QUERIES,
+            taps: Taps::default(),
         }
     }
 }
@@ -49,12 +55,13 @@ impl Default for RunnerOptions {
 /// A model on an executor.
 #[derive(Debug)]
 pub struct ModelRunner<E> {
-    executor: E,
+    pub(super) executor: E,
     model: Decoder,
     workspace: Workspace,
     pages: Pages,
     groups: Vec<KvGroupSpec>,
     programs: ProgramCache,
+    pub(super) recorder: Recorder,
     split: DecodeSplit,
     plan: MemoryPlan,
     fingerprint: String,
@@ -76,7 +83,9 @@ impl<E: Executor> ModelRunner<E> {
         progress: impl FnMut(f32),
     ) -> Result<Self> {
         sched.validate()?;
-        let plan = MemoryPlan::new(executor.caps(), checkpoint, sched)?;
+        let (caps, config) = (executor.caps(), &checkpoint.config);
+        let plan = MemoryPlan::new(caps, checkpoint, sched)?;
+        let plan = plan.with_taps(caps, config, sched, &options.taps)?;
         if let Some(available) = options.memory {
             plan.check(available)?;
         }
@@ -84,6 +93,7 @@ impl<E: Executor> ModelRunner<E> {
         let model = loader::load(&mut executor, checkpoint, sched.max_model_len, progress)?;
         let workspace = Workspace::create(&mut executor, &model.config, sizes)?;
         let pages = Pages::create(&mut executor, &model.config, sched)?;
+        let recorder = Recorder::new(&mut executor, &model.config, &options.taps, sizes.tokens)?;
         Ok(Self {
             executor,
             model,
@@ -91,6 +101,7 @@ impl<E: Executor> ModelRunner<E> {
             pages,
             groups: KvGroupSpec::of(&checkpoint.config),
             programs: ProgramCache::default(),
+            recorder,
             split: DecodeSplit {
                 sequence: options.decode_queries.min(DECODE_QUERIES),
                 step: sizes.decodes as usize,
@@ -238,6 +249,7 @@ impl<E: Executor> ExecuteModel for ModelRunner<E> {
             self.executor.caps(),
             &self.workspace,
             &self.pages,
+            self.recorder.recorded(),
             tokens,
         );
         let upload = bytemuck::cast_slice(&batch.words).to_vec();

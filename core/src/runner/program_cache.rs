@@ -1,7 +1,7 @@
-//! Programs by shape. A shape is a bucket: programs are built once for powers of two of tokens, and
-//! a step takes the smallest that holds it.
+//! Programs by shape and by what they record. A shape is a bucket: programs are built once for powers
+//! of two of tokens, and a step takes the smallest that holds it.
 
-use crate::model::{Decoder, HeadPart, Pages, Workspace, head};
+use crate::model::{Decoder, HeadPart, Pages, Tap, TapBuffers, Workspace, head};
 use std::collections::HashMap;
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::program::Program;
@@ -9,7 +9,7 @@ use twoclock_shaders::program::Program;
 /// Programs of one model on one device.
 #[derive(Debug, Default)]
 pub struct ProgramCache {
-    bodies: HashMap<u32, Program>,
+    bodies: HashMap<(u32, Vec<Tap>), Program>,
     heads: HashMap<(u32, u32, HeadPart), Program>,
     edit: Option<Program>,
 }
@@ -20,19 +20,20 @@ pub fn bucket(n: u32, most: u32) -> u32 {
 }
 
 impl ProgramCache {
-    /// The body for `tokens` tokens.
+    /// The body for `tokens` tokens, which records these taps.
     pub fn body(
         &mut self,
         model: &Decoder,
         caps: &Caps,
         ws: &Workspace,
         pages: &Pages,
+        taps: &TapBuffers,
         tokens: u32,
     ) -> &Program {
         let room = bucket(tokens, ws.sizes.tokens);
         self.bodies
-            .entry(room)
-            .or_insert_with(|| model.body(caps, ws, pages, room))
+            .entry((room, taps.taps()))
+            .or_insert_with(|| model.body(caps, ws, pages, taps, room))
     }
 
     /// What changes single logits.
