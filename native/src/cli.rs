@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use twoclock_core::runner::KvCacheDtype;
 use twoclock_core::weights::Quantization;
 
 use crate::host_executor::DeviceChoice;
@@ -136,6 +137,9 @@ Of a model split over several .gguf files, name any one.")]
         /// Count as if the model were loaded so.
         #[arg(long, value_name = "q8_0|q4_0")]
         quantize: Option<Quantization>,
+        /// Count with keys and values of this type.
+        #[arg(long, default_value = "auto", value_name = "auto|f16|f32|int8")]
+        kv_cache_dtype: KvCacheDtype,
     },
     /// Turn text on standard input into token ids.
     #[command(after_help = "\
@@ -354,6 +358,10 @@ pub struct EngineArgs {
     /// Precision of the arithmetic. So far there is one, f32, and auto means it.
     #[arg(long, value_enum, default_value_t = ComputeDtype::Auto)]
     pub compute_dtype: ComputeDtype,
+    /// Type of cached keys and values: f16 takes half the memory of f32, int8 a bit over a quarter.
+    /// auto is f32 so far, which is exact.
+    #[arg(long, default_value = "auto", value_name = "auto|f16|f32|int8")]
+    pub kv_cache_dtype: KvCacheDtype,
     /// Longest sequence, prompt and answer together; the model's own, at most 4096, where absent.
     #[arg(long, value_name = "TOKENS")]
     pub max_model_len: Option<usize>,

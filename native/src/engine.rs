@@ -7,7 +7,7 @@ use anyhow::Context;
 use indicatif::ProgressBar;
 use twoclock_core::config::ModelConfig;
 use twoclock_core::engine::{EngineCore, LlmEngine};
-use twoclock_core::runner::{MemoryPlan, ModelRunner, RunnerOptions};
+use twoclock_core::runner::{KvCacheDtype, MemoryPlan, ModelRunner, RunnerOptions};
 use twoclock_core::sched::SchedulerConfig;
 use twoclock_core::text::Tokenizer;
 use twoclock_core::weights::{Checkpoint, Quantization};
@@ -27,6 +27,8 @@ const DEFAULT_CONTEXT: usize = 4096;
 pub struct EngineOptions {
     /// On what.
     pub device: DeviceChoice,
+    /// Type of cached keys and values.
+    pub kv_cache_dtype: KvCacheDtype,
     /// Longest sequence; `None` is the model's own, at most 4096.
     pub max_model_len: Option<usize>,
     /// Memory the model may take, MiB.
@@ -73,10 +75,11 @@ pub fn load(
     }
     let (checkpoint, model) = (&*checkpoint, &checkpoint.config);
     let config = limits(model, options.max_model_len);
-    let plan = MemoryPlan::new(executor.caps(), checkpoint, &config)?;
+    let plan = MemoryPlan::new(executor.caps(), checkpoint, &config, options.kv_cache_dtype)?;
     report.detail(&format!("{plan}"));
     let runner_options = RunnerOptions {
         memory: memory::budget(executor.caps(), options.memory_mib),
+        kv_cache_dtype: options.kv_cache_dtype,
         ..RunnerOptions::default()
     };
     let bar: ProgressBar = report.bar("loading", Some(plan.weights));

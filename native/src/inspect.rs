@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 use twoclock_core::config::{ModelConfig, TextAssets, TokenizerAsset};
-use twoclock_core::runner::MemoryPlan;
+use twoclock_core::runner::{KvCacheDtype, MemoryPlan};
 use twoclock_core::weights::repack::{tensor_bytes, tensor_format};
 use twoclock_core::weights::{Checkpoint, DType};
 use twoclock_shaders::caps::Caps;
@@ -15,7 +15,7 @@ use crate::output::one_line;
 use crate::store::human_bytes;
 
 /// Everything, for programs.
-pub fn as_json(checkpoint: &Checkpoint) -> Value {
+pub fn as_json(checkpoint: &Checkpoint, kv_cache_dtype: KvCacheDtype) -> Value {
     let (config, metadata) = (&checkpoint.config, &checkpoint.metadata);
     let dtypes: Vec<_> = shares(checkpoint)
         .iter()
@@ -53,11 +53,13 @@ pub fn as_json(checkpoint: &Checkpoint) -> Value {
         "parameters": metadata.parameters,
         "file_bytes": metadata.file_bytes,
         "dtypes": dtypes,
-        "memory": match plan(checkpoint) {
+        "memory": match plan(checkpoint, kv_cache_dtype) {
             Ok(plan) => json!({
                 "weights": plan.weights,
                 "kv_cache": plan.kv_cache,
                 "kv_tokens": plan.kv_tokens,
+                "kv_cache_dtype": plan.kv_dtype.name(),
+                "kv_token_bytes": plan.kv_token_bytes,
                 "workspace": plan.workspace,
                 "total": plan.total(),
             }),
@@ -89,7 +91,7 @@ pub fn as_json(checkpoint: &Checkpoint) -> Value {
 }
 
 /// The same for people, without the single tensors.
-pub fn as_text(checkpoint: &Checkpoint) -> String {
+pub fn as_text(checkpoint: &Checkpoint, kv_cache_dtype: KvCacheDtype) -> String {
     let (config, metadata) = (&checkpoint.config, &checkpoint.metadata);
     let said = |text: Option<&str>| one_line(text.unwrap_or("not said"));
     let weights: Vec<String> = shares(checkpoint).iter().map(Share::to_string).collect();
@@ -153,7 +155,7 @@ pub fn as_text(checkpoint: &Checkpoint) -> String {
         ),
         (
             "memory",
-            match plan(checkpoint) {
+            match plan(checkpoint, kv_cache_dtype) {
                 Ok(plan) => plan.to_string(),
                 Err(error) => error.to_string(),
             },
@@ -243,9 +245,12 @@ fn shares(checkpoint: &Checkpoint) -> Vec<Share> {
 }
 
 /// What `run` would take on a device that offers no more than every one does.
-fn plan(checkpoint: &Checkpoint) -> twoclock_core::error::Result<MemoryPlan> {
+fn plan(
+    checkpoint: &Checkpoint,
+    kv_cache_dtype: KvCacheDtype,
+) -> twoclock_core::error::Result<MemoryPlan> {
     let limits = limits(&checkpoint.config, None);
-    MemoryPlan::new(&Caps::portable_gpu(), checkpoint, &limits)
+    MemoryPlan::new(&Caps::portable_gpu(), checkpoint, &limits, kv_cache_dtype)
 }
 
 /// Layers that see a window only.

@@ -121,15 +121,19 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             model,
             json,
             quantize,
+            kv_cache_dtype,
         } => {
             let mut checkpoint = models.find(model)?.open()?;
             if let Some(quantization) = *quantize {
                 checkpoint.quantize(quantization)?;
             }
             if *json {
-                output::print(&format!("{:#}\n", inspect::as_json(&checkpoint)))?;
+                output::print(&format!(
+                    "{:#}\n",
+                    inspect::as_json(&checkpoint, *kv_cache_dtype)
+                ))?;
             } else {
-                output::print(&inspect::as_text(&checkpoint))?;
+                output::print(&inspect::as_text(&checkpoint, *kv_cache_dtype))?;
             }
         }
         Command::Tokenize {
@@ -177,6 +181,7 @@ fn engine_options(args: &EngineArgs) -> EngineOptions {
         max_model_len: args.max_model_len,
         memory_mib: args.memory,
         quantize: args.quantize,
+        kv_cache_dtype: args.kv_cache_dtype,
     }
 }
 

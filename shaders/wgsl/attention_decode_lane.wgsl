@@ -1,7 +1,7 @@
 // Attention of one decode query over one part of its keys, a lane a head of a kv head's group:
 // for devices where barriers are dear. Chain: see kernels/attention.rs.
 // Grid: (decode queries, kv heads × slices of a group, parts).
-// use: step, attention, kv, softcap, part
+// use: step, attention, paging, rows, kv, softcap, part
 
 struct Params {
   stride4: u32,
@@ -16,8 +16,8 @@ struct Params {
 }
 
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> kcache: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> vcache: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> kcache: array<KvWord>;
+@group(0) @binding(2) var<storage, read> vcache: array<KvWord>;
 @group(0) @binding(3) var<storage, read> step: array<u32>;
 @group(0) @binding(4) var<storage, read_write> parts: array<vec4<f32>>;
 @group(0) @binding(5) var<uniform> p: Params;

@@ -1,6 +1,6 @@
 // Attention of a tile of queries of one sequence and one head, a lane a query: for devices where
 // barriers are dear. Chain: see kernels/attention.rs. Grid: (tiles, heads).
-// use: act, step, attention, kv, softcap, part
+// use: act, step, attention, paging, rows, kv, softcap, part
 
 struct Params {
   stride4: u32,
@@ -16,8 +16,8 @@ struct Params {
 }
 
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> kcache: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> vcache: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> kcache: array<KvWord>;
+@group(0) @binding(2) var<storage, read> vcache: array<KvWord>;
 @group(0) @binding(3) var<storage, read> step: array<u32>;
 @group(0) @binding(4) var<storage, read_write> act_out: array<vec4<f32>>;
 @group(0) @binding(5) var<uniform> p: Params;

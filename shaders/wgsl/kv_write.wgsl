@@ -1,10 +1,8 @@
-// Keys and values of a step into their pages, a lane four elements.
-// Grid: (kv_heads · head_dim4 / 32, tokens).
-// use: step
+// Keys and values of a step into their pages. Grid: (kv_heads · D4 / STORE4 / 32, tokens).
+// use: step, rows, kv, halves
 
 struct Params {
   kv_heads: u32,
-  head_dim4: u32,
   stride4: u32,
   k_at4: u32,
   v_at4: u32,
@@ -14,19 +12,20 @@ struct Params {
 
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
-@group(0) @binding(2) var<storage, read_write> kcache: array<vec4<f32>>;
-@group(0) @binding(3) var<storage, read_write> vcache: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read_write> kcache: array<KvWord>;
+@group(0) @binding(3) var<storage, read_write> vcache: array<KvWord>;
 @group(0) @binding(4) var<uniform> p: Params;
+
+const D4 = HEAD_DIM / 4u;
+const STORES = (D4 + STORE4 - 1u) / STORE4;
 
 @compute @workgroup_size(32)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   let slot = step_slot(p.group, id.y);
-  if (id.x >= p.kv_heads * p.head_dim4 || slot == NO_SLOT) { return; }
-  let head = id.x / p.head_dim4;
-  let d = id.x % p.head_dim4;
-  let page = slot / p.block_size;
-  let to = ((page * p.kv_heads + head) * p.block_size + slot % p.block_size) * p.head_dim4 + d;
-  let row = id.y * p.stride4;
-  kcache[to] = qkv[row + p.k_at4 + id.x];
-  vcache[to] = qkv[row + p.v_at4 + id.x];
+  let head = id.x / STORES;
+  if (head >= p.kv_heads || slot == NO_SLOT) { return; }
+  let at = id.x % STORES * STORE4;
+  let place = vec2(slot / p.block_size, head * p.block_size + slot % p.block_size);
+  let source = id.y * p.stride4 + head * D4 + at;
+  kv_store(kv_row(place), at, source + p.k_at4, source + p.v_at4);
 }

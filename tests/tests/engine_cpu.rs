@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::sync::OnceLock;
 use twoclock_core::clock::ManualClock;
 use twoclock_core::engine::{Completion, EngineCore};
-use twoclock_core::runner::{ModelRunner, RunnerOptions};
+use twoclock_core::runner::{KvCacheDtype, ModelRunner, RunnerOptions};
 use twoclock_core::sched::{PreemptionMode, SchedulerConfig};
 use twoclock_core::types::SamplingParams;
 use twoclock_core::weights::Checkpoint;
@@ -15,6 +15,7 @@ use twoclock_shaders::cpu::{Bound, CpuExecutor, CpuKernel, KERNELS};
 use twoclock_shaders::executor::Executor;
 use twoclock_shaders::kernel::KernelKey;
 use twoclock_shaders::kernels::attention_decode::AttentionDecodeParams;
+use twoclock_shaders::kernels::kv::KvDtype;
 use twoclock_tests::{LogitsBits, Noise, Synthetic};
 
 /// Tokens each request generates.
@@ -67,6 +68,7 @@ struct Serving {
     max_num_batched_tokens: usize,
     decode_queries: usize,
     together: bool,
+    kv: KvDtype,
 }
 
 const PLAIN: Serving = Serving {
@@ -75,7 +77,16 @@ const PLAIN: Serving = Serving {
     max_num_batched_tokens: 1024,
     decode_queries: 1,
     together: false,
+    kv: KvDtype::F32,
 };
+
+/// With pages of this type.
+fn caching(dtype: KvDtype) -> RunnerOptions {
+    RunnerOptions {
+        kv_cache_dtype: KvCacheDtype::Of(dtype),
+        ..RunnerOptions::default()
+    }
+}
 
 fn prompt(len: usize) -> Vec<u32> {
     let mut noise = Noise::new(len as u64);
@@ -115,7 +126,7 @@ fn serve(
 ) -> Vec<Completion> {
     let options = RunnerOptions {
         decode_queries: serving.decode_queries,
-        ..RunnerOptions::default()
+        ..caching(serving.kv)
     };
     let mut engine = engine(executor, model, limits(serving), options);
     let requests = lengths.iter().map(|&len| {
@@ -175,13 +186,13 @@ fn bits(executor: CpuExecutor, model: Model, lengths: &[usize], serving: Serving
 }
 
 /// What plain serving gives for these prompts.
-fn plain_all(model: Model, lengths: &[usize]) -> Served {
+fn plain_all(model: Model, kv: KvDtype, lengths: &[usize]) -> Served {
     let mut all = Served {
         answers: Vec::new(),
         logits: Vec::new(),
     };
     for &len in lengths {
-        let one = plain(model, len);
+        let one = plain(model, kv, len);
         all.answers.extend(one.answers);
         all.logits.extend(one.logits);
     }
@@ -189,20 +200,30 @@ fn plain_all(model: Model, lengths: &[usize]) -> Served {
     all
 }
 
-/// What plain serving gives for one prompt; computed once a model and length.
-fn plain(model: Model, len: usize) -> Served {
+/// What plain serving gives for one prompt; computed once a model, type of pages and length.
+fn plain(model: Model, kv: KvDtype, len: usize) -> Served {
     use std::collections::HashMap;
     use std::sync::Mutex;
-    static KNOWN: OnceLock<Mutex<HashMap<(Model, usize), Served>>> = OnceLock::new();
+    type Known = HashMap<(Model, KvDtype, usize), Served>;
+    static KNOWN: OnceLock<Mutex<Known>> = OnceLock::new();
     let known = KNOWN.get_or_init(Mutex::default);
-    if let Some(answer) = known.lock().expect("no panic inside").get(&(model, len)) {
+    if let Some(answer) = known
+        .lock()
+        .expect("no panic inside")
+        .get(&(model, kv, len))
+    {
         return answer.clone();
     }
-    let answer = bits(CpuExecutor::default(), model, &[len], PLAIN);
+    let answer = bits(
+        CpuExecutor::default(),
+        model,
+        &[len],
+        Serving { kv, ..PLAIN },
+    );
     known
         .lock()
         .expect("no panic inside")
-        .insert((model, len), answer.clone());
+        .insert((model, kv, len), answer.clone());
     answer
 }
 
@@ -226,6 +247,7 @@ fn every_border_is_crossed_the_same_way() {
             max_num_batched_tokens: 70,
             decode_queries: 4,
             together: true,
+            kv: KvDtype::F32,
         },
         Serving {
             chunk: 64,
@@ -233,6 +255,7 @@ fn every_border_is_crossed_the_same_way() {
             max_num_batched_tokens: 520,
             decode_queries: 1,
             together: false,
+            kv: KvDtype::F32,
         },
     ];
     for way in ways {
@@ -242,8 +265,15 @@ fn every_border_is_crossed_the_same_way() {
         let others = [Model::Mixture, Model::Gemma].map(|model| (model, &FEW[..]));
         for (model, lengths) in full.chain(mixed).chain(others) {
             let served = bits(CpuExecutor::default(), model, lengths, way);
-            let plain = plain_all(model, lengths);
+            let plain = plain_all(model, way.kv, lengths);
             assert!(served == plain, "{model:?}, {lengths:?} tokens, {way:?}");
+        }
+        for kv in [KvDtype::F16, KvDtype::Int8] {
+            let (way, lengths) = (Serving { kv, ..way }, [33, 70, 257]);
+            let served = bits(CpuExecutor::default(), Model::Mixed, &lengths, way);
+            let plain = plain_all(Model::Mixed, kv, &lengths);
+            assert!(served == plain, "{lengths:?} tokens, {way:?}");
+            assert!(served != plain_all(Model::Mixed, KvDtype::F32, &lengths));
         }
     }
 }
@@ -259,10 +289,10 @@ struct Conversation {
 /// Five prompts one after the other: two equal ones, one that leaves them halfway, a second turn
 /// that repeats the first and its answer, and one of another tenant. Also says how many tokens each
 /// found in the cache.
-fn conversation(model: Model, config: SchedulerConfig) -> (Conversation, Vec<usize>) {
+fn conversation(model: Model, kv: KvDtype, config: SchedulerConfig) -> (Conversation, Vec<usize>) {
     let vocab = model.checkpoint().config.vocab_size;
     let (executor, logits) = LogitsBits::new(CpuExecutor::default(), vocab);
-    let mut engine = engine(executor, model, config, RunnerOptions::default());
+    let mut engine = engine(executor, model, config, caching(kv));
     let first = prompt(300);
     let (mut answers, mut cached) = (Vec::<Vec<u32>>::new(), Vec::new());
     for turn in 0..5 {
@@ -296,11 +326,11 @@ fn conversation(model: Model, config: SchedulerConfig) -> (Conversation, Vec<usi
 /// computes only what is new, but for the part of a page.
 #[test]
 fn shared_beginnings_change_nothing_and_are_not_computed_again() {
-    for (model, block_size) in [
-        (Model::Full, 32),
-        (Model::Mixed, 16),
-        (Model::Sliding, 32),
-        (Model::Gemma, 16),
+    for (model, block_size, kv) in [
+        (Model::Full, 32, KvDtype::Int8),
+        (Model::Mixed, 16, KvDtype::F32),
+        (Model::Sliding, 32, KvDtype::F16),
+        (Model::Gemma, 16, KvDtype::F32),
     ] {
         let config = |enable_prefix_caching| SchedulerConfig {
             enable_prefix_caching,
@@ -310,9 +340,9 @@ fn shared_beginnings_change_nothing_and_are_not_computed_again() {
                 ..PLAIN
             })
         };
-        let (plain, none) = conversation(model, config(false));
+        let (plain, none) = conversation(model, kv, config(false));
         assert_eq!(none, [0; 5]);
-        let (shared, cached) = conversation(model, config(true));
+        let (shared, cached) = conversation(model, kv, config(true));
         assert!(shared == plain, "{model:?}");
         let whole = |tokens: usize| tokens / block_size * block_size;
         // The last token of an answer is drawn, but never computed.
@@ -328,10 +358,10 @@ fn shared_beginnings_change_nothing_and_are_not_computed_again() {
 /// prompt are shared, the last one is copied when somebody goes on in it.
 #[test]
 fn answers_of_one_prompt_are_those_of_requests_alone() {
-    for (model, len, block_size) in [
-        (Model::Full, 301, 32),
-        (Model::Mixed, 300, 16),
-        (Model::Sliding, 83, 32),
+    for (model, len, block_size, kv) in [
+        (Model::Full, 301, 32, KvDtype::F32),
+        (Model::Mixed, 300, 16, KvDtype::Int8),
+        (Model::Sliding, 83, 32, KvDtype::F16),
     ] {
         let run = |n: usize, seed: u64, copy: CpuKernel| {
             let config = limits(Serving {
@@ -342,7 +372,7 @@ fn answers_of_one_prompt_are_those_of_requests_alone() {
             let vocab = model.checkpoint().config.vocab_size;
             let executor = CpuExecutor::default().with_kernel("kv_copy", copy);
             let (executor, logits) = LogitsBits::new(executor, vocab);
-            let mut engine = engine(executor, model, config, RunnerOptions::default());
+            let mut engine = engine(executor, model, config, caching(kv));
             let params = SamplingParams {
                 max_tokens: 20,
                 ignore_eos: true,
@@ -379,7 +409,10 @@ fn answers_of_one_prompt_are_those_of_requests_alone() {
 /// to the host and back.
 #[test]
 fn preemption_changes_nothing() {
-    for (model, blocks) in [(Model::Full, 41), (Model::Mixed, 41)] {
+    for (model, blocks, kv) in [
+        (Model::Full, 41, KvDtype::F32),
+        (Model::Mixed, 41, KvDtype::Int8),
+    ] {
         let run = |num_blocks, preemption_mode, enable_prefix_caching| {
             let config = SchedulerConfig {
                 num_blocks,
@@ -393,7 +426,7 @@ fn preemption_changes_nothing() {
             };
             let vocab = model.checkpoint().config.vocab_size;
             let (executor, logits) = LogitsBits::new(CpuExecutor::default(), vocab);
-            let mut engine = engine(executor, model, config, RunnerOptions::default());
+            let mut engine = engine(executor, model, config, caching(kv));
             let requests = [200, 201, 203].map(|len| {
                 let params = SamplingParams {
                     max_tokens: 24,
@@ -474,14 +507,16 @@ fn serving() -> impl Strategy<Value = Serving> {
         prop::sample::select(vec![70, 520]),
         1usize..=4,
         any::<bool>(),
+        prop::sample::select(KvDtype::ALL.to_vec()),
     )
         .prop_map(
-            |(chunk, block_size, max_num_batched_tokens, decode_queries, together)| Serving {
+            |(chunk, block_size, max_num_batched_tokens, decode_queries, together, kv)| Serving {
                 chunk,
                 block_size,
                 max_num_batched_tokens,
                 decode_queries,
                 together,
+                kv,
             },
         )
 }
@@ -500,7 +535,7 @@ proptest! {
         serving in serving(),
     ) {
         let served = bits(CpuExecutor::default(), model, &lengths, serving);
-        prop_assert!(served == plain_all(model, &lengths));
+        prop_assert!(served == plain_all(model, serving.kv, &lengths));
     }
 }
 
@@ -544,7 +579,8 @@ fn a_wrong_border_is_noticed() {
     // Up to the border nothing can differ; two blocks beyond it something must.
     for (len, same) in [(250, true), (300, false)] {
         let served = bits(mutant(), Model::Full, &[len], PLAIN);
-        assert_eq!(served == plain(Model::Full, len), same, "{len}");
+        let plain = plain(Model::Full, KvDtype::F32, len);
+        assert_eq!(served == plain, same, "{len}");
     }
 }
 
@@ -556,5 +592,6 @@ fn a_wrong_window_is_noticed() {
         params.window += u32::from(params.window > 0);
         reference("attention_decode")(key, bytemuck::bytes_of(&params), b, grid);
     });
-    assert!(bits(mutant, Model::Mixed, &[100], PLAIN) != plain(Model::Mixed, 100));
+    let served = bits(mutant, Model::Mixed, &[100], PLAIN);
+    assert!(served != plain(Model::Mixed, KvDtype::F32, 100));
 }

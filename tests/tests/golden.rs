@@ -7,7 +7,7 @@ use std::sync::Arc;
 use twoclock_core::clock::ManualClock;
 use twoclock_core::engine::{Completion, EngineCore};
 use twoclock_core::model::linear::Linear;
-use twoclock_core::runner::{ModelRunner, RunnerOptions};
+use twoclock_core::runner::{KvCacheDtype, ModelRunner, RunnerOptions};
 use twoclock_core::sample::LogSoftmax;
 use twoclock_core::sched::SchedulerConfig;
 use twoclock_core::types::{SamplingParams, TokenLogprobs};
@@ -15,6 +15,7 @@ use twoclock_core::weights::{Checkpoint, DType, Quantization, TensorInfo};
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::Executor;
+use twoclock_shaders::kernels::kv::KvDtype;
 use twoclock_tests::{Expected, GoldenDir, Limited, gguf_parts, golden, golden_bytes, gpu};
 
 /// Largest difference of a log-probability: float32 noise (README of the golden data).
@@ -34,7 +35,22 @@ fn run(
     expected: &[Expected],
     config: SchedulerConfig,
 ) -> Vec<Completion> {
-    let options = RunnerOptions::default();
+    run_with(
+        RunnerOptions::default(),
+        executor,
+        checkpoint,
+        expected,
+        config,
+    )
+}
+
+fn run_with(
+    options: RunnerOptions,
+    executor: impl Executor,
+    checkpoint: &Checkpoint,
+    expected: &[Expected],
+    config: SchedulerConfig,
+) -> Vec<Completion> {
     let runner = ModelRunner::load(executor, checkpoint, &config, options, |_| ()).expect("loads");
     let clock = ManualClock::default();
     let mut engine = EngineCore::new(runner, clock, &checkpoint.config, config).expect("an engine");
@@ -143,6 +159,60 @@ checkpoints![
     phi4_mini,
     smollm3,
 ];
+
+/// Rounded keys and values: log-probabilities stay near those of the reference. These models are
+/// random, so that their scores are large and their heads narrow: the largest difference of any
+/// log-probability is far above that of a trained model. Tolerances are a third above what was
+/// measured (f16, int8).
+#[test]
+fn types_of_pages() {
+    for (name, f16, int8) in [
+        ("llama", 0.03, 0.6),
+        ("qwen3", 0.03, 1.1),
+        ("gemma2", 0.012, 0.3),
+        ("gemma3_text", 0.01, 0.25),
+        ("phi3", 0.014, 0.4),
+    ] {
+        let (checkpoint, expected) = (hf_model(name), Expected::read(name));
+        let vocab = checkpoint.config.vocab_size;
+        for (dtype, tolerance) in [(KvDtype::F16, f16), (KvDtype::Int8, int8)] {
+            let config = || SchedulerConfig {
+                max_model_len: 128,
+                max_num_batched_tokens: 96,
+                num_blocks: 17,
+                ..SchedulerConfig::default()
+            };
+            let options = RunnerOptions {
+                kv_cache_dtype: KvCacheDtype::Of(dtype),
+                ..RunnerOptions::default()
+            };
+            let reference = CpuExecutor::default();
+            let cpu = run_with(options.clone(), reference, &checkpoint, &expected, config());
+            let device = run_with(options, &mut *gpu(), &checkpoint, &expected, config());
+            for (what, completions) in [("the reference", cpu), ("the device", device)] {
+                let worst = prompt_difference(&completions, &expected, vocab);
+                eprintln!("{name}, {dtype:?} on {what}: {worst:.1e}");
+                assert!(worst <= tolerance, "{name}, {dtype:?} on {what}: {worst}");
+            }
+        }
+    }
+}
+
+/// Largest difference of a log-probability over the prompts.
+fn prompt_difference(completions: &[Completion], expected: &[Expected], vocab: usize) -> f32 {
+    let mut worst = 0f32;
+    for (completion, case) in completions.iter().zip(expected) {
+        let prompt = completion.prompt_logprobs.iter();
+        let ours = prompt.chain(completion.logprobs.first());
+        for (TokenLogprobs { top, .. }, logits) in ours.zip(case.logits.chunks_exact(vocab)) {
+            let theirs = LogSoftmax::new(logits);
+            for &(id, logprob) in top {
+                worst = worst.max((logprob - theirs.logprob(id)).abs());
+            }
+        }
+    }
+    worst
+}
 
 /// Windows of 8 tokens, in prompts computed piece by piece and pages of either size.
 #[test]

@@ -8,12 +8,13 @@ use std::ops::Range;
 use std::rc::Rc;
 use twoclock_core::error::Error;
 use twoclock_core::model::Taps;
-use twoclock_core::runner::{MemoryPlan, ModelRunner, RunnerOptions};
+use twoclock_core::runner::{KvCacheDtype, MemoryPlan, ModelRunner, RunnerOptions};
 use twoclock_core::sched::SchedulerConfig;
 use twoclock_core::weights::Checkpoint;
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::{Executor, ExecutorError, Ticket};
+use twoclock_shaders::kernels::kv::KvDtype;
 use twoclock_shaders::program::{BufferId, Program, StepArgs};
 use twoclock_tests::{GoldenDir, Synthetic};
 
@@ -60,11 +61,16 @@ fn every_byte_is_counted() {
         let config = "config.json";
         Checkpoint::from_hf(&GoldenDir { dir, config }).expect("a checkpoint")
     };
-    for (name, checkpoint) in [
-        ("biases", golden("models/llama_bias")),
-        ("full and sliding layers", golden("models/gemma3_text")),
-        ("experts", golden("models/qwen3_moe")),
-        ("untied", Synthetic::borders().checkpoint()),
+    let [f16, int8] = [KvDtype::F16, KvDtype::Int8].map(KvCacheDtype::Of);
+    for (name, dtype, checkpoint) in [
+        ("biases", KvCacheDtype::Auto, golden("models/llama_bias")),
+        (
+            "full and sliding layers",
+            int8,
+            golden("models/gemma3_text"),
+        ),
+        ("experts", f16, golden("models/qwen3_moe")),
+        ("untied", int8, Synthetic::borders().checkpoint()),
     ] {
         let config = SchedulerConfig {
             max_num_seqs: 2,
@@ -84,10 +90,11 @@ fn every_byte_is_counted() {
                 layers: vec![1],
                 hidden: true,
             },
+            kv_cache_dtype: dtype,
             ..RunnerOptions::default()
         };
         let (caps, model) = (executor.caps(), &checkpoint.config);
-        let plan = MemoryPlan::new(caps, &checkpoint, &config).expect("a plan");
+        let plan = MemoryPlan::new(caps, &checkpoint, &config, dtype).expect("a plan");
         let plan = plan.with_taps(caps, model, &config, &options.taps);
         let plan = plan.expect("a plan");
         assert_eq!(bytes.get(), 0, "{name}: a plan takes nothing");
@@ -108,7 +115,8 @@ fn a_window_takes_the_pages_it_needs() {
     };
     let kv_cache = |sliding: &[bool]| {
         let checkpoint = Synthetic::borders().windowed(100, sliding);
-        let plan = MemoryPlan::new(CpuExecutor::default().caps(), &checkpoint, &config);
+        let caps = CpuExecutor::default().caps().clone();
+        let plan = MemoryPlan::new(&caps, &checkpoint, &config, KvCacheDtype::Auto);
         plan.expect("a plan").kv_cache
     };
     // Keys and values of a page: one head of 64 floats, 32 tokens.
@@ -118,6 +126,41 @@ fn a_window_takes_the_pages_it_needs() {
     assert_eq!(kv_cache(&[false, false]), 2 * 201 * page);
     assert_eq!(kv_cache(&[true, false]), (201 + window) * page);
     assert_eq!(kv_cache(&[true, true]), 2 * window * page);
+}
+
+/// The most tokens whose pages fit a given memory, by the plan itself: int8 holds 1.88 times as many
+/// as f16 with heads of 64 dims (SmolLM2) and of 128 (Llama 3), f16 twice as many as f32.
+#[test]
+fn smaller_types_hold_more_tokens() {
+    for head_dim in [64, 128] {
+        let shape = Synthetic {
+            head_dim,
+            num_key_value_heads: 3,
+            max_position_embeddings: 1 << 20,
+            ..Synthetic::borders()
+        };
+        let checkpoint = shape.checkpoint();
+        let tokens = KvDtype::ALL.map(|dtype| {
+            let plan = |num_blocks| {
+                let config = SchedulerConfig {
+                    num_blocks,
+                    ..SchedulerConfig::default()
+                };
+                let dtype = KvCacheDtype::Of(dtype);
+                MemoryPlan::new(&Caps::portable_gpu(), &checkpoint, &config, dtype).expect("a plan")
+            };
+            let fits = |blocks: &usize| plan(*blocks).kv_cache <= 32 << 20;
+            let most = (2..4000).take_while(fits).last().expect("some fit");
+            let plan = plan(most);
+            assert_eq!(plan.kv_dtype, dtype);
+            let counted = plan.kv_token_bytes * (plan.kv_tokens + 32);
+            assert_eq!(counted, plan.kv_cache, "{plan}");
+            plan.kv_tokens as f64
+        });
+        let [f32, f16, int8] = tokens;
+        assert!(f16 / f32 >= 1.99, "{tokens:?}");
+        assert!((1.85..1.9).contains(&(int8 / f16)), "{tokens:?}");
+    }
 }
 
 #[test]
@@ -175,7 +218,12 @@ fn a_shape_that_no_kernel_computes_is_refused_before_it_is_counted() {
             max_model_len: 768,
             ..SchedulerConfig::default()
         };
-        MemoryPlan::new(&Caps::reference(), &shape.checkpoint(), &config)
+        MemoryPlan::new(
+            &Caps::reference(),
+            &shape.checkpoint(),
+            &config,
+            KvCacheDtype::Auto,
+        )
     };
     plan(widest).expect("a plan");
     for (shape, words) in [

@@ -152,7 +152,8 @@ impl Decoder {
         let (k_at, v_at) = (heads * head_dim, (heads + kv_heads) * head_dim);
         let scale = config.attention_scale;
         let softcap = config.attention_logit_softcapping.unwrap_or(0.0);
-        let (kcache, vcache, window, group) = (kv.keys, kv.values, kv.window, kv.group as u32);
+        let (kcache, vcache, dtype) = (kv.keys, kv.values, kv.dtype);
+        let (window, group) = (kv.window, kv.group as u32);
 
         body.norm(layer.input_norm, config, commands);
         body.project(&layer.qkv, ws.act_hidden, true, ws.qkv, commands);
@@ -186,7 +187,6 @@ impl Decoder {
         }
         let write = kv_write::KvWriteParams {
             kv_heads,
-            head_dim4: head_dim / 4,
             stride4: stride / 4,
             k_at4: k_at / 4,
             v_at4: v_at / 4,
@@ -198,8 +198,9 @@ impl Decoder {
             step: ws.step,
             kcache,
             vcache,
+            dtype,
         };
-        commands.push(kv_write::dispatch(write, TOKENS, write_buffers).into());
+        commands.push(kv_write::dispatch(head_dim, write, TOKENS, write_buffers).into());
 
         let act_stride = body
             .layout
@@ -220,6 +221,7 @@ impl Decoder {
             qkv: ws.qkv,
             kcache,
             vcache,
+            dtype,
             step: ws.step,
             out: ws.act_heads,
         };
@@ -252,6 +254,7 @@ impl Decoder {
             qkv: ws.qkv,
             kcache,
             vcache,
+            dtype,
             step: ws.step,
             parts: ws.parts,
         };

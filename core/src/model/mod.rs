@@ -7,6 +7,7 @@ pub mod embedding;
 pub mod experts;
 pub mod feed_forward;
 pub mod head;
+pub mod kv_cache_dtype;
 pub mod linear;
 pub mod loader;
 pub mod rope;
@@ -15,6 +16,7 @@ pub mod workspace;
 
 pub use decoder::Decoder;
 pub use head::HeadPart;
+pub use kv_cache_dtype::KvCacheDtype;
 pub use taps::{Tap, TapBuffers, Taps, TapsError};
 pub use workspace::{LayerPages, Pages, Workspace};
 

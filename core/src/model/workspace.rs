@@ -7,6 +7,7 @@ use crate::sched::{KvGroupSpec, SchedulerConfig};
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::executor::Executor;
 use twoclock_shaders::kernels::attention_decode;
+use twoclock_shaders::kernels::kv::KvDtype;
 use twoclock_shaders::kernels::sample::candidates;
 use twoclock_shaders::kernels::weight::GROUP;
 use twoclock_shaders::kernels::{sample_edit, sample_scan};
@@ -270,13 +271,15 @@ pub struct Pages {
     pub layers: Vec<LayerPages>,
 }
 
-/// One layer's pages, f32 `[page][kv_head][token][dim]`.
+/// One layer's pages.
 #[derive(Clone, Copy, Debug)]
 pub struct LayerPages {
     /// Of keys.
     pub keys: Slice,
     /// Of values.
     pub values: Slice,
+    /// What they hold.
+    pub dtype: KvDtype,
     /// Bytes a page of keys, and of values.
     pub page_bytes: u64,
     /// The KV group whose block tables say which page is whose.
@@ -298,8 +301,9 @@ impl LayerPages {
 
 impl Pages {
     /// Bytes of one page of keys in one layer.
-    pub fn page_bytes(config: &ModelConfig, block_size: usize) -> u64 {
-        4 * (config.num_key_value_heads * config.head_dim * block_size) as u64
+    pub fn page_bytes(config: &ModelConfig, dtype: KvDtype, block_size: usize) -> u64 {
+        let (heads, dim) = (config.num_key_value_heads, config.head_dim);
+        dtype.page_bytes(heads as u32, dim as u32, block_size as u32)
     }
 
     /// Makes every layer's pages, as many as its group has blocks.
@@ -309,19 +313,22 @@ impl Pages {
     pub fn create(
         executor: &mut impl Executor,
         config: &ModelConfig,
+        dtype: KvDtype,
         sched: &SchedulerConfig,
     ) -> Result<Self> {
+        let page_bytes = Self::page_bytes(config, dtype, sched.block_size);
         let mut layers = Vec::with_capacity(config.num_hidden_layers);
         for (number, group) in KvGroupSpec::of(config).iter().enumerate() {
             let blocks = group.num_blocks(sched) as u64;
-            let bytes = Self::page_bytes(config, sched.block_size) * blocks;
+            let bytes = page_bytes * blocks;
             for &layer in &group.layers {
                 let keys = executor.create_buffer("keys", bytes)?;
                 let values = executor.create_buffer("values", bytes)?;
                 let pages = LayerPages {
                     keys: Slice::whole(keys, bytes),
                     values: Slice::whole(values, bytes),
-                    page_bytes: Self::page_bytes(config, sched.block_size),
+                    dtype,
+                    page_bytes,
                     group: number,
                     window: kernel_window(group),
                 };

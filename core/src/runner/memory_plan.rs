@@ -4,13 +4,14 @@
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::model::workspace::{self, WorkspaceSizes};
-use crate::model::{Pages, Taps, loader, rope};
+use crate::model::{KvCacheDtype, Pages, Taps, loader, rope};
 use crate::runner::input_batch::InputBatch;
 use crate::runner::model_runner::DECODE_QUERIES;
 use crate::sched::{KvGroupSpec, SchedulerConfig};
 use crate::weights::Checkpoint;
 use std::fmt;
 use twoclock_shaders::caps::Caps;
+use twoclock_shaders::kernels::kv::KvDtype;
 
 /// Bytes by purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,10 @@ pub struct MemoryPlan {
     pub workspace: u64,
     /// Tokens that the pages of one layer hold, in the layers that hold most.
     pub kv_tokens: u64,
+    /// What the pages hold.
+    pub kv_dtype: KvDtype,
+    /// Bytes of one token's keys and values in all layers.
+    pub kv_token_bytes: u64,
 }
 
 /// Most scratch for attention's parts, bytes: beyond it, queries go to prefill tiles.
@@ -55,12 +60,17 @@ pub fn workspace_sizes(
 }
 
 impl MemoryPlan {
-    /// Counts a checkpoint under these limits.
+    /// Counts a checkpoint under these limits, with keys and values of this type.
     ///
     /// # Errors
     /// Limits that mean nothing or reach beyond the model; a checkpoint without its tensors, or of a
     /// shape no kernel computes; limits under which one buffer exceeds what the device binds.
-    pub fn new(caps: &Caps, checkpoint: &Checkpoint, sched: &SchedulerConfig) -> Result<Self> {
+    pub fn new(
+        caps: &Caps,
+        checkpoint: &Checkpoint,
+        sched: &SchedulerConfig,
+        kv_cache_dtype: KvCacheDtype,
+    ) -> Result<Self> {
         let config = &checkpoint.config;
         sched.validate_for(config)?;
         loader::check(checkpoint)?;
@@ -72,7 +82,8 @@ impl MemoryPlan {
             bindable(caps, label, bytes)?;
             workspace += bytes;
         }
-        let page = Pages::page_bytes(config, sched.block_size);
+        let kv_dtype = kv_cache_dtype.resolve();
+        let page = Pages::page_bytes(config, kv_dtype, sched.block_size);
         let (mut kv_cache, mut most_tokens) = (0, 0);
         for group in KvGroupSpec::of(config) {
             let blocks = group.num_blocks(sched) as u64;
@@ -87,6 +98,8 @@ impl MemoryPlan {
             kv_cache,
             workspace,
             kv_tokens: most_tokens,
+            kv_dtype,
+            kv_token_bytes: 2 * page / sched.block_size as u64 * config.num_hidden_layers as u64,
         })
     }
 
@@ -135,10 +148,12 @@ impl fmt::Display for MemoryPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "weights {} + keys and values of {} tokens {} + workspace {} = {}",
+            "weights {} + keys and values of {} tokens {} ({}, {:.1} KiB a token) + workspace {} = {}",
             mib(self.weights),
             self.kv_tokens,
             mib(self.kv_cache),
+            self.kv_dtype.name(),
+            self.kv_token_bytes as f64 / 1024.0,
             mib(self.workspace),
             mib(self.total())
         )

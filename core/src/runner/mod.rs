@@ -9,6 +9,7 @@ pub mod model_runner;
 pub mod program_cache;
 mod recorder;
 
+pub use crate::model::KvCacheDtype;
 pub use launched_step::LaunchedStep;
 pub use memory_plan::MemoryPlan;
 pub use model_runner::{ModelRunner, RunnerOptions};

@@ -11,14 +11,15 @@ use super::recorder::Recorder;
 use crate::error::Result;
 use crate::model::workspace::MAX_EDITS;
 use crate::model::{
-    COUNT_ROWS, Decoder, EDITS, FILTER_ROWS, HeadPart, MASS_ROWS, Pages, ROWS, Taps, Workspace,
-    loader,
+    COUNT_ROWS, Decoder, EDITS, FILTER_ROWS, HeadPart, KvCacheDtype, MASS_ROWS, Pages, ROWS, Taps,
+    Workspace, loader,
 };
 use crate::sample::logit_edits;
 use crate::sched::{KvGroupSpec, ModelRunnerOutput, SchedulerConfig, SchedulerOutput};
 use crate::weights::Checkpoint;
 use std::ops::Range;
 use twoclock_shaders::executor::{Executor, ExecutorError};
+use twoclock_shaders::kernels::kv::KvDtype;
 use twoclock_shaders::kernels::sample_edit::{BAN, EDIT_WORDS};
 use twoclock_shaders::program::StepArgs;
 
@@ -34,6 +35,8 @@ const MAX_LOGITS_READS: usize = 2;
 pub struct RunnerOptions {
     /// Bytes the model may take on the device; `None` where nobody knows.
     pub memory: Option<u64>,
+    /// Type of cached keys and values.
+    pub kv_cache_dtype: KvCacheDtype,
     /// Sequences with up to so many queries go to the decode kernel, at most [`DECODE_QUERIES`].
     /// No value changes a bit of the result.
     pub decode_queries: usize,
@@ -46,6 +49,7 @@ impl Default for RunnerOptions {
     fn default() -> Self {
         Self {
             memory: None,
+            kv_cache_dtype: KvCacheDtype::default(),
             decode_queries: DECODE_QUERIES,
             taps: Taps::default(),
         }
@@ -84,7 +88,7 @@ impl<E: Executor> ModelRunner<E> {
     ) -> Result<Self> {
         sched.validate()?;
         let (caps, config) = (executor.caps(), &checkpoint.config);
-        let plan = MemoryPlan::new(caps, checkpoint, sched)?;
+        let plan = MemoryPlan::new(caps, checkpoint, sched, options.kv_cache_dtype)?;
         let plan = plan.with_taps(caps, config, sched, &options.taps)?;
         if let Some(available) = options.memory {
             plan.check(available)?;
@@ -92,7 +96,7 @@ impl<E: Executor> ModelRunner<E> {
         let sizes = workspace_sizes(&checkpoint.config, executor.caps(), sched);
         let model = loader::load(&mut executor, checkpoint, sched.max_model_len, progress)?;
         let workspace = Workspace::create(&mut executor, &model.config, sizes)?;
-        let pages = Pages::create(&mut executor, &model.config, sched)?;
+        let pages = Pages::create(&mut executor, &model.config, plan.kv_dtype, sched)?;
         let recorder = Recorder::new(&mut executor, &model.config, &options.taps, sizes.tokens)?;
         Ok(Self {
             executor,
@@ -106,8 +110,8 @@ impl<E: Executor> ModelRunner<E> {
                 sequence: options.decode_queries.min(DECODE_QUERIES),
                 step: sizes.decodes as usize,
             },
+            fingerprint: fingerprint(checkpoint, plan.kv_dtype),
             plan,
-            fingerprint: fingerprint(checkpoint),
             host: HostPages::default(),
         })
     }
@@ -209,12 +213,16 @@ impl<E: Executor> ModelRunner<E> {
 }
 
 /// What besides tokens decides keys and values: shape, arithmetic and weights of the model, as far as
-/// their names, types and sizes tell, and the class and the cache's type, of which there is one.
-fn fingerprint(checkpoint: &Checkpoint) -> String {
+/// their names, types and sizes tell, the class, of which there is one, and the cache's type.
+fn fingerprint(checkpoint: &Checkpoint, kv_dtype: KvDtype) -> String {
     let metadata = &checkpoint.metadata;
     format!(
-        "{:?} {} {:?} {:?} exact f32",
-        metadata.name, metadata.file_bytes, metadata.dtypes, checkpoint.config
+        "{:?} {} {:?} {:?} exact {}",
+        metadata.name,
+        metadata.file_bytes,
+        metadata.dtypes,
+        checkpoint.config,
+        kv_dtype.name()
     )
 }
 

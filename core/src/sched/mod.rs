@@ -13,8 +13,8 @@ pub mod cost_model;
 pub mod error;
 #[cfg(test)]
 mod fake_model;
-mod integrity;
 pub mod hardware;
+mod integrity;
 pub mod kv_cache_manager;
 pub mod kv_group;
 pub mod metrics;
@@ -31,8 +31,8 @@ mod scheduler_tests;
 mod sharing_tests;
 pub mod step_load;
 pub mod swap;
-pub mod update;
 pub mod token_budget;
+pub mod update;
 
 pub use block_hash::BlockHash;
 pub use block_pool::{BlockId, BlockPool};
@@ -49,7 +49,7 @@ pub use output::{
 };
 pub use request::{Request, RequestStatus};
 pub use scheduler::Scheduler;
-pub use swap::{BlockTransfer, LinearPreemptionCost, MovedBlock, PreemptionCost};
-pub use update::RequestUpdate;
 pub use step_load::{SequenceLoad, StepLoad};
+pub use swap::{BlockTransfer, LinearPreemptionCost, MovedBlock, PreemptionCost};
 pub use token_budget::{BudgetPolicy, PrefillDemand, RidgeBudget, ServiceLevel};
+pub use update::RequestUpdate;

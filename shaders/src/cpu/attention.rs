@@ -1,8 +1,10 @@
 //! The chain of [`crate::kernels::attention`] as plain loops: one query row over one part, and the
 //! merge of two states.
 
+use super::kv::{KvRow, KvRows};
 use super::softcap::soft_cap;
 use super::{fma, join};
+use crate::kernels::kv::GROUP;
 use crate::kernels::step::{self, BLOCK_KEYS};
 
 /// Maximum, sum and values of some keys.
@@ -77,35 +79,37 @@ pub(super) fn item(words: &[u32], array: usize, item: usize) -> [u32; 2] {
 
 /// The cached keys and values of one sequence and one key/value head.
 pub(super) struct Keys<'a> {
-    pub(super) kcache: &'a [f32],
-    pub(super) vcache: &'a [f32],
+    pub(super) kcache: &'a [u32],
+    pub(super) vcache: &'a [u32],
+    pub(super) rows: KvRows,
     /// Pages in the order of positions.
     pub(super) table: &'a [u32],
     pub(super) kv_head: u32,
-    pub(super) kv_heads: u32,
-    pub(super) block_size: u32,
-    pub(super) head_dim: usize,
     pub(super) softcap: f32,
 }
 
 impl Keys<'_> {
-    fn row(&self, position: u32) -> usize {
-        let page = self.table[(position / self.block_size) as usize];
-        let row = (page * self.kv_heads + self.kv_head) * self.block_size;
-        (row + position % self.block_size) as usize * self.head_dim
+    fn row(&self, position: u32) -> KvRow {
+        let block_size = self.rows.block_size;
+        let page = self.table[(position / block_size) as usize];
+        self.rows.row(page, self.kv_head, position % block_size)
     }
 
     /// A scaled query over the keys `first..end`, which lie in one part.
     pub(super) fn part(&self, q: &[f32], first: u32, end: u32) -> State {
-        let mut part = State::empty(self.head_dim);
+        let (rows, head_dim) = (&self.rows, self.rows.head_dim);
+        let mut part = State::empty(head_dim);
         let mut weights = [0.0; BLOCK_KEYS as usize];
-        let mut o = vec![0.0; self.head_dim];
+        let mut o = vec![0.0; head_dim];
+        let mut room = vec![0.0; head_dim];
         for block in (first / BLOCK_KEYS * BLOCK_KEYS..end).step_by(BLOCK_KEYS as usize) {
             let keys = block.max(first)..end.min(block + BLOCK_KEYS);
             let weights = &mut weights[..keys.len()];
             let mut m = -1e30f32;
             for (w, key) in weights.iter_mut().zip(keys.clone()) {
-                *w = score(q, &self.kcache[self.row(key)..][..self.head_dim]);
+                let row = self.row(key);
+                let codes = rows.codes(self.kcache, row, &mut room);
+                *w = score(q, codes, |group| rows.scale(self.kcache, row, group));
                 if self.softcap > 0.0 {
                     *w = soft_cap(*w, self.softcap);
                 }
@@ -116,9 +120,16 @@ impl Keys<'_> {
             for (w, key) in weights.iter_mut().zip(keys) {
                 *w = (*w - m).exp();
                 l += *w;
-                let v = &self.vcache[self.row(key)..][..self.head_dim];
-                for (o, v) in o.iter_mut().zip(v) {
-                    *o = fma(*w, *v, *o);
+                let row = self.row(key);
+                let codes = rows.codes(self.vcache, row, &mut room);
+                let groups = o
+                    .chunks_mut(GROUP as usize)
+                    .zip(codes.chunks(GROUP as usize));
+                for (group, (o, codes)) in groups.enumerate() {
+                    let w = *w * rows.scale(self.vcache, row, group);
+                    for (o, code) in o.iter_mut().zip(codes) {
+                        *o = fma(w, *code, *o);
+                    }
                 }
             }
             part.merge(m, l, &o);
@@ -127,16 +138,17 @@ impl Keys<'_> {
     }
 }
 
-fn score(q: &[f32], k: &[f32]) -> f32 {
+/// Pieces of 16 dims lie in one group each.
+fn score(q: &[f32], k: &[f32], scale: impl Fn(usize) -> f32) -> f32 {
     let mut s = 0.0;
-    for (q, k) in q.chunks(16).zip(k.chunks(16)) {
+    for (number, (q, k)) in q.chunks(16).zip(k.chunks(16)).enumerate() {
         let mut piece = [0.0; 4];
         for (q, k) in q.chunks_exact(4).zip(k.chunks_exact(4)) {
             for c in 0..4 {
                 piece[c] = fma(q[c], k[c], piece[c]);
             }
         }
-        s += join(piece);
+        s = fma(scale(number / 2), join(piece), s);
     }
     s
 }

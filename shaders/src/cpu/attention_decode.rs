@@ -2,8 +2,10 @@
 
 use super::Bound;
 use super::attention::{Keys, Seq, first_seen, item, query};
+use super::kv::KvRows;
 use crate::kernel::KernelKey;
 use crate::kernels::attention_decode::AttentionDecodeParams;
+use crate::kernels::kv::KvDtype;
 use crate::kernels::step;
 
 pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
@@ -12,7 +14,13 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
     let part_keys = key.value("PART_KEYS");
     let group = key.value("GROUP");
     let heads = p.kv_heads * group;
-    let (qkv, kcache, vcache, words) = (bound.f32s(0), bound.f32s(1), bound.f32s(2), bound.u32s(3));
+    let rows = KvRows {
+        dtype: KvDtype::of(key),
+        kv_heads: p.kv_heads,
+        block_size: p.block_size,
+        head_dim,
+    };
+    let (qkv, kcache, vcache, words) = (bound.f32s(0), bound.u32s(1), bound.u32s(2), bound.u32s(3));
     let parts = bound.f32s_mut(4);
     for at_item in 0..grid[0] {
         let [seq, i] = item(words, step::DECODES, at_item as usize);
@@ -26,9 +34,7 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
                 vcache,
                 table: seq.table(words, p.group),
                 kv_head: head / group,
-                kv_heads: p.kv_heads,
-                block_size: p.block_size,
-                head_dim,
+                rows,
                 softcap: p.softcap,
             };
             let q = query(row, head as usize, head_dim, p.scale);

@@ -2,9 +2,11 @@
 
 use super::Bound;
 use super::attention::{Keys, Seq, State, first_seen, item, query};
+use super::kv::KvRows;
 use crate::kernel::KernelKey;
 use crate::kernels::act;
 use crate::kernels::attention_prefill::AttentionPrefillParams;
+use crate::kernels::kv::KvDtype;
 use crate::kernels::step::{self, TILE_QUERIES};
 
 pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
@@ -12,7 +14,13 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
     let index = act::index_fn(key);
     let head_dim = key.value("HEAD_DIM") as usize;
     let part_keys = key.value("PART_KEYS");
-    let (qkv, kcache, vcache, words) = (bound.f32s(0), bound.f32s(1), bound.f32s(2), bound.u32s(3));
+    let rows = KvRows {
+        dtype: KvDtype::of(key),
+        kv_heads: p.kv_heads,
+        block_size: p.block_size,
+        head_dim,
+    };
+    let (qkv, kcache, vcache, words) = (bound.f32s(0), bound.u32s(1), bound.u32s(2), bound.u32s(3));
     let out = bound.f32s_mut(4);
     for tile in 0..grid[0] as usize {
         let [seq, first_query] = item(words, step::TILES, tile);
@@ -28,9 +36,7 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
                     vcache,
                     table: seq.table(words, p.group),
                     kv_head: head / (p.heads / p.kv_heads),
-                    kv_heads: p.kv_heads,
-                    block_size: p.block_size,
-                    head_dim,
+                    rows,
                     softcap: p.softcap,
                 };
                 let q = query(row, head as usize, head_dim, p.scale);

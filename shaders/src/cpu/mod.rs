@@ -16,6 +16,7 @@ mod embed;
 mod gather_rows;
 mod glu;
 mod head_norm;
+mod kv;
 mod kv_copy;
 mod kv_write;
 mod matmul;

@@ -5,12 +5,13 @@
 //! arXiv:2205.14135) over paged keys (Kwon et al. 2023, arXiv:2309.06180), with one chain of
 //! operations for every batch, chunk, page size and split:
 //!
-//! - Queries are multiplied by the scale first. A score is pieces of 16 dims, each a `vec4` chain
-//!   of `fma` joined as (x+y)+(z+w); pieces are summed in order. A soft cap bounds the score then,
-//!   by the formula of [`super::softcap`].
+//! - What is cached is codes times a scale a group of 32 dims ([`super::kv`]), 1 in f32 and f16.
+//! - Queries are multiplied by their scale first. A score is pieces of 16 dims, each a `vec4` chain
+//!   of `fma` over codes joined as (x+y)+(z+w); pieces are summed in order, s = fma(scale, piece, s).
+//!   A soft cap bounds the score then, by the formula of [`super::softcap`].
 //! - Keys form blocks of [`BLOCK_KEYS`], aligned to absolute position.
 //!   A block stands alone: m = maximum of the scores it sees, l = Σ exp(s − m) and
-//!   o = Σ exp(s − m) · v, key by key from zero, o by `fma`. A key that a query does not see, as it
+//!   o = Σ exp(s − m) · v, key by key from zero, o = fma(exp(s − m) · scale, code, o). A key that a query does not see, as it
 //!   comes later or lies before the query's window, takes no part, whatever its page holds.
 //! - Blocks merge in order into parts of [`PART_KEYS`], parts in order into
 //!   the whole, both from (m, l, o) = (−1e30, 0, 0): m' = max(m, mₙ),
@@ -19,6 +20,7 @@
 //!   nor are their pages.
 //! - The result is o / l.
 
+use super::kv::KvDtype;
 use super::step::{BLOCK_KEYS, PART_KEYS};
 use crate::caps::DeviceKind;
 use crate::kernel::KernelKey;
@@ -30,13 +32,32 @@ pub const MAX_HEAD_DIM: u32 = 256;
 /// Head sizes the lint compiles.
 pub(crate) const LINT_HEAD_DIMS: [u32; 7] = [16, 20, 32, 64, 96, 128, 256];
 
+/// Types and head sizes the lint compiles: all sizes of f32, and of the others one with a group cut
+/// short, the usual one and the largest.
+pub(crate) fn lint_shapes() -> impl Iterator<Item = (KvDtype, u32)> {
+    KvDtype::ALL.into_iter().flat_map(|dtype| {
+        let dims: &[u32] = match dtype {
+            KvDtype::F32 => &LINT_HEAD_DIMS,
+            KvDtype::F16 | KvDtype::Int8 => &[20, 64, 256],
+        };
+        dims.iter().map(move |&dim| (dtype, dim))
+    })
+}
+
 /// Most query rows one workgroup computes.
 pub(crate) const MAX_ROWS: u32 = 8;
 
 /// A key with the slots and constants of the bodies that compute parts.
-pub(crate) fn part_key(key: KernelKey, kind: DeviceKind, head_dim: u32, rows: u32) -> KernelKey {
-    let key = chain_key(key, head_dim)
-        .module("kv", "kv_rows")
+pub(crate) fn part_key(
+    key: KernelKey,
+    kind: DeviceKind,
+    dtype: KvDtype,
+    head_dim: u32,
+    rows: u32,
+) -> KernelKey {
+    let key = dtype
+        .reads(chain_key(key, head_dim))
+        .module("paging", "paging")
         .module("softcap", "softcap")
         .constant("ROWS", rows);
     match kind {
@@ -66,10 +87,11 @@ pub(crate) fn chain_key(key: KernelKey, head_dim: u32) -> KernelKey {
 }
 
 /// Work of `rows` query rows over the same `keys` keys.
-pub(crate) fn cost(head_dim: u32, rows: u32, keys: u32) -> Cost {
+pub(crate) fn cost(dtype: KvDtype, head_dim: u32, rows: u32, keys: u32) -> Cost {
+    let cached = f64::from(dtype.row_bytes(head_dim));
     let (dim, rows, keys) = (f64::from(head_dim), f64::from(rows), f64::from(keys));
     Cost {
-        bytes: 8.0 * dim * (keys + rows),
+        bytes: 2.0 * cached * keys + 8.0 * dim * rows,
         flops: 4.0 * dim * rows * keys,
     }
 }

@@ -2,7 +2,8 @@
 //! for the heads of a key/value head's group and leaves (m, l, o) for `attention_merge`.
 //! Chain: [`super::attention`].
 
-use super::attention::{LINT_HEAD_DIMS, MAX_ROWS, cost, part_key};
+use super::attention::{MAX_ROWS, cost, lint_shapes, part_key};
+use super::kv::KvDtype;
 use super::step::PART_KEYS;
 use super::{bindings, bodies};
 use crate::caps::{Caps, DeviceKind};
@@ -41,18 +42,17 @@ pub const KERNEL: Kernel = Kernel {
     bindings: bindings![qkv: Read, kcache: Read, vcache: Read, step: Read, parts: ReadWrite],
     params: AttentionDecodeParams::FIELDS,
     variants: || {
-        LINT_HEAD_DIMS
-            .iter()
-            .flat_map(|&dim| {
+        lint_shapes()
+            .flat_map(|(dtype, dim)| {
                 [DeviceKind::Cpu, DeviceKind::Gpu]
                     .into_iter()
-                    .flat_map(move |kind| [1, 3, 8, 12].map(|group| key(kind, dim, group)))
+                    .flat_map(move |kind| [1, 3, 8, 12].map(|group| key(kind, dtype, dim, group)))
             })
             .collect()
     },
 };
 
-fn key(kind: DeviceKind, head_dim: u32, group: u32) -> KernelKey {
+fn key(kind: DeviceKind, dtype: KvDtype, head_dim: u32, group: u32) -> KernelKey {
     let body = match kind {
         DeviceKind::Cpu => "attention_decode_lane",
         DeviceKind::Gpu => "attention_decode_workgroup",
@@ -60,6 +60,7 @@ fn key(kind: DeviceKind, head_dim: u32, group: u32) -> KernelKey {
     part_key(
         KernelKey::plain("attention_decode", body),
         kind,
+        dtype,
         head_dim,
         group.min(MAX_ROWS),
     )
@@ -71,10 +72,12 @@ fn key(kind: DeviceKind, head_dim: u32, group: u32) -> KernelKey {
 pub struct Buffers {
     /// f32 `[tokens][stride]`; queries `[head][dim]`, after `RoPE`.
     pub qkv: Slice,
-    /// Pages of keys, f32 `[page][kv_head][token][dim]`; the step's own keys are written.
+    /// [Pages](super::kv) of keys; the step's own keys are written.
     pub kcache: Slice,
     /// Pages of values, likewise.
     pub vcache: Slice,
+    /// What the pages hold.
+    pub dtype: KvDtype,
     /// The step buffer.
     pub step: Slice,
     /// [`parts_bytes`] of scratch: f32 `[query][head][part]` of o `[dim]`, m, l, 0, 0.
@@ -120,7 +123,7 @@ pub fn dispatch(
     buffers: Buffers,
 ) -> Dispatch {
     Dispatch {
-        key: key(caps.kind, head_dim, group),
+        key: key(caps.kind, buffers.dtype, head_dim, group),
         bindings: vec![
             buffers.qkv,
             buffers.kcache,
@@ -140,6 +143,6 @@ pub fn dispatch(
                 tile: 1,
             },
         ],
-        cost: cost(head_dim, group.min(MAX_ROWS), PART_KEYS),
+        cost: cost(buffers.dtype, head_dim, group.min(MAX_ROWS), PART_KEYS),
     }
 }

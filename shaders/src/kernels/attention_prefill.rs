@@ -2,7 +2,8 @@
 //! Chain: [`super::attention`].
 
 use super::act::ActLayout;
-use super::attention::{LINT_HEAD_DIMS, MAX_ROWS, cost, part_key};
+use super::attention::{MAX_ROWS, cost, lint_shapes, part_key};
+use super::kv::KvDtype;
 use super::step::TILE_QUERIES;
 use super::{bindings, bodies};
 use crate::caps::{Caps, DeviceKind};
@@ -43,15 +44,14 @@ pub const KERNEL: Kernel = Kernel {
     bindings: bindings![qkv: Read, kcache: Read, vcache: Read, step: Read, act_out: ReadWrite],
     params: AttentionPrefillParams::FIELDS,
     variants: || {
-        LINT_HEAD_DIMS
-            .iter()
-            .flat_map(|&dim| {
+        lint_shapes()
+            .flat_map(|(dtype, dim)| {
                 [DeviceKind::Cpu, DeviceKind::Gpu]
                     .into_iter()
                     .flat_map(move |kind| {
                         ActLayout::ALL
                             .iter()
-                            .map(move |&layout| key(kind, layout, dim))
+                            .map(move |&layout| key(kind, layout, dtype, dim))
                     })
             })
             .collect()
@@ -60,7 +60,7 @@ pub const KERNEL: Kernel = Kernel {
 
 const _: () = assert!(TILE_QUERIES <= MAX_ROWS);
 
-fn key(kind: DeviceKind, layout: ActLayout, head_dim: u32) -> KernelKey {
+fn key(kind: DeviceKind, layout: ActLayout, dtype: KvDtype, head_dim: u32) -> KernelKey {
     let body = match kind {
         DeviceKind::Cpu => "attention_prefill_lane",
         DeviceKind::Gpu => "attention_prefill_workgroup",
@@ -68,6 +68,7 @@ fn key(kind: DeviceKind, layout: ActLayout, head_dim: u32) -> KernelKey {
     part_key(
         KernelKey::plain("attention_prefill", body),
         kind,
+        dtype,
         head_dim,
         TILE_QUERIES,
     )
@@ -79,10 +80,12 @@ fn key(kind: DeviceKind, layout: ActLayout, head_dim: u32) -> KernelKey {
 pub struct Buffers {
     /// f32 `[tokens][stride]`; queries `[head][dim]`, after `RoPE`.
     pub qkv: Slice,
-    /// Pages of keys, f32 `[page][kv_head][token][dim]`; the step's own keys are written.
+    /// [Pages](super::kv) of keys; the step's own keys are written.
     pub kcache: Slice,
     /// Pages of values, likewise.
     pub vcache: Slice,
+    /// What the pages hold.
+    pub dtype: KvDtype,
     /// The step buffer.
     pub step: Slice,
     /// Rows of heads · `head_dim` elements in `layout`.
@@ -107,7 +110,7 @@ pub fn dispatch(
         window => context.min(window.saturating_add(TILE_QUERIES - 1)),
     };
     Dispatch {
-        key: key(caps.kind, layout, head_dim),
+        key: key(caps.kind, layout, buffers.dtype, head_dim),
         bindings: vec![
             buffers.qkv,
             buffers.kcache,
@@ -124,6 +127,6 @@ pub fn dispatch(
             Extent::Fixed(params.heads),
             Extent::Fixed(1),
         ],
-        cost: cost(head_dim, TILE_QUERIES, keys),
+        cost: cost(buffers.dtype, head_dim, TILE_QUERIES, keys),
     }
 }

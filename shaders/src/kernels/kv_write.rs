@@ -1,6 +1,9 @@
-//! Writes a step's keys and values into their pages: f32 `[page][kv_head][token][dim]`, keys and
-//! values in buffers of their own. A token without a slot is written nowhere.
+//! Writes a step's keys and values into their [pages](super::kv), keys and values in buffers of
+//! their own. A token without a slot is written nowhere. Where scales of two tokens share a word both
+//! may be written at once, by atomics.
 
+use super::attention::lint_shapes;
+use super::kv::KvDtype;
 use super::{bindings, bodies};
 use crate::kernel::{Kernel, KernelKey, Params};
 use crate::params;
@@ -11,8 +14,6 @@ params! {
     pub struct KvWriteParams {
         /// Key/value heads.
         pub kv_heads: u32,
-        /// Elements a head / 4.
-        pub head_dim4: u32,
         /// Elements from row to row of qkv / 4.
         pub stride4: u32,
         /// First key of each row / 4.
@@ -32,11 +33,15 @@ pub const KERNEL: Kernel = Kernel {
     bodies: bodies!["kv_write"],
     bindings: bindings![qkv: Read, step: Read, kcache: ReadWrite, vcache: ReadWrite],
     params: KvWriteParams::FIELDS,
-    variants: || vec![key()],
+    variants: || lint_shapes().map(|(dtype, dim)| key(dtype, dim)).collect(),
 };
 
-fn key() -> KernelKey {
-    KernelKey::plain("kv_write", "kv_write").module("step", "step")
+fn key(dtype: KvDtype, head_dim: u32) -> KernelKey {
+    dtype
+        .writes(KernelKey::plain("kv_write", "kv_write"))
+        .module("step", "step")
+        .module("halves", "halves")
+        .constant("HEAD_DIM", head_dim)
 }
 
 /// Windows of `kv_write`.
@@ -50,16 +55,28 @@ pub struct Buffers {
     pub kcache: Slice,
     /// Pages of values.
     pub vcache: Slice,
+    /// What the pages hold.
+    pub dtype: KvDtype,
 }
 
-/// Writes the keys and values of the step's tokens to their slots.
-pub fn dispatch(params: KvWriteParams, tokens: CountId, buffers: Buffers) -> Dispatch {
+/// Writes the keys and values of the step's tokens to their slots; a head has `head_dim` dims, a
+/// multiple of 4.
+pub fn dispatch(
+    head_dim: u32,
+    params: KvWriteParams,
+    tokens: CountId,
+    buffers: Buffers,
+) -> Dispatch {
+    let dtype = buffers.dtype;
+    let stores = (head_dim / 4).div_ceil(dtype.store4());
+    let stored = f64::from(4 * dtype.store4());
+    let cached = f64::from(dtype.row_bytes(head_dim)) / f64::from(head_dim);
     Dispatch {
-        key: key(),
+        key: key(dtype, head_dim),
         bindings: vec![buffers.qkv, buffers.step, buffers.kcache, buffers.vcache],
         params: bytemuck::bytes_of(&params).to_vec(),
         grid: [
-            Extent::Fixed((params.kv_heads * params.head_dim4).div_ceil(32)),
+            Extent::Fixed((params.kv_heads * stores).div_ceil(32)),
             Extent::Count {
                 count: tokens,
                 tile: 1,
@@ -67,7 +84,7 @@ pub fn dispatch(params: KvWriteParams, tokens: CountId, buffers: Buffers) -> Dis
             Extent::Fixed(1),
         ],
         cost: Cost {
-            bytes: 32.0 * 64.0,
+            bytes: 64.0 * stored * (4.0 + cached),
             flops: 0.0,
         },
     }

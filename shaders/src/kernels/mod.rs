@@ -11,6 +11,7 @@ pub mod embed;
 pub mod gather_rows;
 pub mod glu;
 pub mod head_norm;
+pub mod kv;
 pub mod kv_copy;
 pub mod kv_write;
 pub mod matmul;

@@ -6,7 +6,7 @@
 // drivers unroll what zeroes them. Borders are clamped, not branched on: a software driver loads
 // once for all lanes only where it knows that they are all there.
 //
-// A kernel that uses this module has `qkv`, `kcache`, `vcache`, `p.scale` and `p.softcap`.
+// A kernel that uses this module has `qkv`, `p.scale` and `p.softcap`.
 const SPAN_KEYS = 2u * BLOCK_KEYS;
 const WHOLE_PIECES = D4 % 4u == 0u;
 
@@ -53,14 +53,15 @@ fn span_scores(q_row: u32, span: Span) {
       if (WHOLE_PIECES || at + c < D4) { q[c] = qkv[q_row + at + c] * p.scale; }
     }
     for (var run = 0u; run < span.keys; run += RUN_KEYS) {
-      var row = kv_row(span.table, span.first + run, span.kv_head) + at;
+      var row = kv_row(kv_place(span.table, span.first + run, span.kv_head));
       for (var key = run; key < min(run + RUN_KEYS, span.keys); key++) {
         var piece = vec4<f32>();
         for (var c = 0u; c < 4u; c++) {
-          if (WHOLE_PIECES || at + c < D4) { piece = fma(q[c], kcache[row + c], piece); }
+          if (WHOLE_PIECES || at + c < D4) { piece = fma(q[c], key4(row, at + c), piece); }
         }
-        weights[key] = select(weights[key], 0.0, at == 0u) + join(piece);
-        row += D4;
+        let s = select(weights[key], 0.0, at == 0u);
+        weights[key] = fma(key_scale(row, at), join(piece), s);
+        row += NEXT_ROW;
       }
     }
   }
@@ -101,14 +102,14 @@ fn span_values(span: Span, seen: Seen, at: u32) {
     let end = min(block + BLOCK_KEYS, span.keys);
     var o_block: array<vec4<f32>, CHUNK>;
     for (var run = block; run < end; run += RUN_KEYS) {
-      var row = kv_row(span.table, span.first + run, span.kv_head) + at;
+      var row = kv_row(kv_place(span.table, span.first + run, span.kv_head));
       for (var key = run; key < min(run + RUN_KEYS, end); key++) {
-        let w = vec4(weights[key]);
+        let w = vec4(weights[key] * value_scale(row, at));
         for (var c = 0u; c < CHUNK; c++) {
           // What a lane does not see may not be finite.
-          o_block[c] = select(o_block[c], fma(w, vcache[row + c], o_block[c]), sees(seen, key));
+          o_block[c] = select(o_block[c], fma(w, value4(row, at + c), o_block[c]), sees(seen, key));
         }
-        row += D4;
+        row += NEXT_ROW;
       }
     }
     let merge = merges[block / BLOCK_KEYS];

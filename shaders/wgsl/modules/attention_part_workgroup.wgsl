@@ -2,7 +2,7 @@
 // for several rows, then sums four dims of the values for several rows; one lane a row keeps the
 // row's maximum and sum.
 //
-// A kernel that uses this module has `vcache`, `kcache` and `p.softcap`, and fills `q_rows` first.
+// A kernel that uses this module has `p.softcap`, and fills `q_rows` first.
 const LANES = 128u;
 const WHOLE_PIECES = D4 % 4u == 0u;
 // Rows scored side by side, and how many each lane scores.
@@ -68,20 +68,21 @@ fn attention_part(part: Part, lane: u32) -> Sums {
   for (var block = part.skip; block < part.keys; block += BLOCK_KEYS) {
     let n = min(part.keys - block, BLOCK_KEYS);
     if (key < n) {
-      let k_row = kv_row(part.table, part.first + block + key, part.kv_head);
+      let k_row = kv_row(kv_place(part.table, part.first + block + key, part.kv_head));
       var s: array<f32, SCORE_ROWS>;
       for (var at = 0u; at < row_len(); at += 4u) {
         var piece: array<vec4<f32>, SCORE_ROWS>;
         for (var i = at; i < at + 4u; i++) {
           if (WHOLE_PIECES || i < D4) {
-            let k = kcache[k_row + i];
+            let k = key4(k_row, i);
             for (var r = 0u; r < SCORE_ROWS; r++) {
               let row = min(side + r * SCORE_SIDE, ROWS - 1u);
               piece[r] = fma(q_rows[row * D4 + i], k, piece[r]);
             }
           }
         }
-        for (var r = 0u; r < SCORE_ROWS; r++) { s[r] += join(piece[r]); }
+        let scale = key_scale(k_row, at);
+        for (var r = 0u; r < SCORE_ROWS; r++) { s[r] = fma(scale, join(piece[r]), s[r]); }
       }
       for (var r = 0u; r < SCORE_ROWS; r++) {
         let row = side + r * SCORE_SIDE;
@@ -118,13 +119,14 @@ fn attention_part(part: Part, lane: u32) -> Sums {
     }
     var o_block: array<vec4<f32>, VALUE_ROWS>;
     for (var run = 0u; run < n; run += RUN_KEYS) {
-      var v_row = kv_row(part.table, part.first + block + run, part.kv_head) + d4;
+      var v_row = kv_row(kv_place(part.table, part.first + block + run, part.kv_head));
       for (var i = run; i < min(run + RUN_KEYS, n); i++) {
-        let v = vcache[v_row];
-        v_row += D4;
+        let v = value4(v_row, d4);
+        let scale = value_scale(v_row, d4);
+        v_row += NEXT_ROW;
         for (var r = 0u; r < VALUE_ROWS; r++) {
           let row = value_row(lane, r);
-          let w = weights[min(row, ROWS - 1u) * BLOCK_KEYS + i];
+          let w = weights[min(row, ROWS - 1u) * BLOCK_KEYS + i] * scale;
           // What a row does not see may not be finite.
           if (sees(seen(part, row, block, n), i)) { o_block[r] = fma(vec4(w), v, o_block[r]); }
         }

@@ -1,12 +1,11 @@
-// Rows of a paged f32 cache. A kernel that uses this module has D4, `step`, `p.kv_heads`,
-// `p.block_size` and `p.stride4`.
+// Pages of f32 or f16: row after row of D4 elements, each of four dims. Written down in kernels/kv.rs.
+// A kernel that uses this module has D4, `p.kv_heads` and `p.block_size`.
 
-// First vec4 of a key's row in a cache [page][kv_head][token in page][dim].
-fn kv_row(table: u32, position: u32, kv_head: u32) -> u32 {
-  let page = step[table + position / p.block_size];
-  return ((page * p.kv_heads + kv_head) * p.block_size + position % p.block_size) * D4;
+// First element of a row.
+alias KvRow = u32;
+const NEXT_ROW: KvRow = D4;
+
+// Of a row of a page.
+fn kv_row(place: vec2<u32>) -> KvRow {
+  return (place.x * p.kv_heads * p.block_size + place.y) * D4;
 }
-
-// vec4s of a row: D4, but out of the compiler's sight (no stride is that long), for loops that no
-// driver shall unroll.
-fn row_len() -> u32 { return D4 + (p.stride4 >> 30u); }

@@ -9,7 +9,7 @@ use twoclock_core::clock::ManualClock;
 use twoclock_core::engine::EngineCore;
 use twoclock_core::error::Error;
 use twoclock_core::model::experts::Experts;
-use twoclock_core::runner::{ModelRunner, RunnerOptions};
+use twoclock_core::runner::{KvCacheDtype, ModelRunner, RunnerOptions};
 use twoclock_core::sched::SchedulerConfig;
 use twoclock_core::types::SamplingParams;
 use twoclock_core::weights::Checkpoint;
@@ -17,6 +17,7 @@ use twoclock_shaders::caps::Caps;
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::{Executor, ExecutorError};
 use twoclock_shaders::gpu::{DeviceOptions, GpuDevice, SubmitBudget, WgpuExecutor};
+use twoclock_shaders::kernels::kv::KvDtype;
 use twoclock_shaders::kernels::residual::{ResidualParams, dispatch};
 use twoclock_shaders::program::{Command, CountId, Program, Slice, StepArgs};
 use twoclock_tests::{Limited, LogitsBits, Synthetic};
@@ -90,10 +91,19 @@ fn a_step_is_one_submit_and_a_long_one_is_cut() {
     );
 }
 
+/// With pages of this type.
+fn caching(dtype: KvDtype) -> RunnerOptions {
+    RunnerOptions {
+        kv_cache_dtype: KvCacheDtype::Of(dtype),
+        ..RunnerOptions::default()
+    }
+}
+
 /// Every row of logits of three requests, sorted.
 fn logits(
     device: impl Executor,
     checkpoint: &Checkpoint,
+    options: RunnerOptions,
     chunk: usize,
     block_size: usize,
     together: bool,
@@ -109,7 +119,6 @@ fn logits(
         ..SchedulerConfig::default()
     };
     let (executor, logits) = LogitsBits::new(device, checkpoint.config.vocab_size);
-    let options = RunnerOptions::default();
     let runner = ModelRunner::load(executor, checkpoint, &config, options, |_| ()).expect("loads");
     let clock = ManualClock::default();
     let mut engine = EngineCore::new(runner, clock, &checkpoint.config, config).expect("an engine");
@@ -137,14 +146,29 @@ fn logits(
 /// A model with layers of either kind, one with experts, one with norms around everything.
 #[test]
 fn the_same_bits_however_served() {
-    for (name, checkpoint) in [
-        ("windowed", tiny().windowed(11, &[true, false, true])),
-        ("mixture", tiny().mixture(5, 36)),
-        ("gemma", tiny().gemma(11)),
+    // A head of 40 dims has a group cut short.
+    let odd = Synthetic {
+        head_dim: 40,
+        ..tiny()
+    };
+    for (name, checkpoint, dtype) in [
+        (
+            "windowed",
+            tiny().windowed(11, &[true, false, true]),
+            KvDtype::F32,
+        ),
+        ("mixture", tiny().mixture(5, 36), KvDtype::F16),
+        ("gemma", tiny().gemma(11), KvDtype::F32),
+        (
+            "int8",
+            odd.windowed(11, &[true, false, true]),
+            KvDtype::Int8,
+        ),
     ] {
-        let plain = logits(device(), &checkpoint, 64, 32, false);
+        let options = || caching(dtype);
+        let plain = logits(device(), &checkpoint, options(), 64, 32, false);
         for (chunk, block_size) in [(64, 16), (7, 32), (3, 16)] {
-            let served = logits(device(), &checkpoint, chunk, block_size, true);
+            let served = logits(device(), &checkpoint, options(), chunk, block_size, true);
             assert!(
                 served == plain,
                 "{name} in chunks of {chunk}, pages of {block_size}"
@@ -173,13 +197,15 @@ fn experts_split_into_windows() {
     let mut reference = CpuExecutor::new(limit(&Caps::reference()));
     let experts = Experts::load(&mut reference, &tensors).expect("loads");
     assert_eq!(experts.num_windows(), 3);
+    let options = RunnerOptions::default;
     assert!(
-        logits(reference, &checkpoint, 7, 16, false)
-            == logits(CpuExecutor::default(), &checkpoint, 7, 16, false)
+        logits(reference, &checkpoint, options(), 7, 16, false)
+            == logits(CpuExecutor::default(), &checkpoint, options(), 7, 16, false)
     );
     let mut gpu = device();
-    let split = logits(Limited::new(&mut gpu, limit), &checkpoint, 7, 16, false);
-    assert!(split == logits(device(), &checkpoint, 7, 16, false));
+    let limited = Limited::new(&mut gpu, limit);
+    let split = logits(limited, &checkpoint, options(), 7, 16, false);
+    assert!(split == logits(device(), &checkpoint, options(), 7, 16, false));
     // One expert that no binding holds is refused before anything is read.
     let small = |caps: &Caps| Caps {
         max_binding_bytes: 32 << 10,

@@ -7,8 +7,9 @@ use twoclock_shaders::caps::{Caps, DeviceKind};
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::Executor;
 use twoclock_shaders::kernels::act::ActLayout;
+use twoclock_shaders::kernels::kv::KvDtype;
 use twoclock_shaders::kernels::step::{self, TILE_QUERIES};
-use twoclock_shaders::kernels::{attention_decode, attention_merge, attention_prefill};
+use twoclock_shaders::kernels::{attention_decode, attention_merge, attention_prefill, kv_write};
 use twoclock_shaders::program::{Command, CountId, Dispatch, Program, Slice, StepArgs};
 use twoclock_tests::{Case, Noise, assert_close, gpu};
 
@@ -21,6 +22,7 @@ const MAX_PARTS: u32 = 5;
 
 #[derive(Clone, Copy, Debug)]
 struct Shape {
+    dtype: KvDtype,
     head_dim: usize,
     kv_heads: usize,
     group: usize,
@@ -46,8 +48,8 @@ enum Regime {
 
 struct Step {
     qkv: Vec<f32>,
-    kcache: Vec<f32>,
-    vcache: Vec<f32>,
+    kcache: Vec<u32>,
+    vcache: Vec<u32>,
     words: Vec<u32>,
     counts: Vec<u32>,
     /// (seed, position) of every token.
@@ -60,9 +62,10 @@ const NULL_PAGE: u32 = 0;
 const GROUP: u32 = 1;
 
 impl Shape {
-    /// One without window or cap.
+    /// One in f32, without window or cap.
     fn new(head_dim: usize, kv_heads: usize, group: usize, block_size: usize) -> Self {
         Self {
+            dtype: KvDtype::F32,
             head_dim,
             kv_heads,
             group,
@@ -91,19 +94,18 @@ impl Shape {
 
     fn step(&self, seqs: &[Seq]) -> Step {
         let (dim, size) = (self.head_dim, self.block_size);
-        let pages: usize = seqs.iter().map(|s| s.context.div_ceil(size)).sum();
+        let all_pages: usize = seqs.iter().map(|s| s.context.div_ceil(size)).sum();
         // Pages in no order.
-        let mut free: Vec<u32> = (NULL_PAGE + 1..=pages as u32).collect();
+        let mut free: Vec<u32> = (NULL_PAGE + 1..=all_pages as u32).collect();
         let mut noise = Noise::new(3);
         for i in (1..free.len()).rev() {
             free.swap(i, noise.below(i as u32 + 1) as usize);
         }
-        let page = self.kv_heads * size * dim;
+        let (mut cached, mut slots) = (Vec::new(), Vec::new());
         let mut step = Step {
             qkv: Vec::new(),
-            // What no token was written to must not matter.
-            kcache: vec![f32::NAN; (pages + 1) * page],
-            vcache: vec![f32::NAN; (pages + 1) * page],
+            kcache: Vec::new(),
+            vcache: Vec::new(),
             words: Vec::new(),
             counts: Vec::new(),
             tokens: Vec::new(),
@@ -127,15 +129,12 @@ impl Shape {
             tables[table_at..][..unseen].fill(NULL_PAGE);
             let mut noise = Noise::new(seq.seed);
             for position in 0..seq.context {
-                let slot = tables[table_at + position / size] as usize;
-                for head in 0..self.kv_heads {
-                    let at = ((slot * self.kv_heads + head) * size + position % size) * dim;
-                    let (k, v) = (noise.f32s(dim), noise.f32s(dim));
-                    if slot != NULL_PAGE as usize {
-                        step.kcache[at..][..dim].copy_from_slice(&k);
-                        step.vcache[at..][..dim].copy_from_slice(&v);
-                    }
-                }
+                let page = tables[table_at + position / size];
+                cached.extend(noise.f32s(2 * self.kv_heads * dim));
+                slots.push(match page {
+                    NULL_PAGE => step::NO_SLOT,
+                    _ => page * size as u32 + (position % size) as u32,
+                });
                 let mut row = noise.f32s(self.stride());
                 row.iter_mut().for_each(|q| *q *= 3.0);
                 if position >= seq.context - seq.queries {
@@ -153,6 +152,7 @@ impl Shape {
                 most_parts = most_parts.max(parts);
             }
         }
+        [step.kcache, step.vcache] = self.pages(all_pages + 1, &cached, &slots);
         step.counts = vec![tiles.len() as u32 / 2, decodes.len() as u32 / 2, most_parts];
         // Tables lie first, so that the records can say where.
         for record in records.chunks_exact_mut(step::SEQ_WORDS) {
@@ -165,6 +165,48 @@ impl Shape {
             (step::DECODES, &decodes),
         ]);
         step
+    }
+
+    /// Pages of keys and of values `[token][k, v][head][dim]` at their slots, written by the reference.
+    fn pages(&self, pages: usize, cached: &[f32], slots: &[u32]) -> [Vec<u32>; 2] {
+        let (dim, kv_heads) = (self.head_dim as u32, self.kv_heads as u32);
+        let block_size = self.block_size as u32;
+        let page = self.dtype.page_bytes(kv_heads, dim, block_size) as usize / 4;
+        // What no token was written to must not matter: in any type these are no numbers.
+        let empty = vec![0x7fff_ffff_u32; pages * page];
+        let params = kv_write::KvWriteParams {
+            kv_heads,
+            stride4: kv_heads * dim / 2,
+            k_at4: 0,
+            v_at4: kv_heads * dim / 4,
+            block_size,
+            group: 0,
+        };
+        let dtype = self.dtype;
+        let case = Case {
+            inputs: vec![
+                cached.into(),
+                step_buffer(&[(step::SLOTS, slots)]).into(),
+                empty.clone().into(),
+                empty.into(),
+            ],
+            dispatches: Box::new(move |b| {
+                let buffers = kv_write::Buffers {
+                    qkv: b[0],
+                    step: b[1],
+                    kcache: b[2],
+                    vcache: b[3],
+                    dtype,
+                };
+                vec![kv_write::dispatch(dim, params, CountId(0), buffers)]
+            }),
+            counts: vec![slots.len() as u32],
+        };
+        let executor = &mut CpuExecutor::default();
+        [2, 3].map(|output| {
+            let words = case.run(executor, output).into_iter();
+            words.map(f32::to_bits).collect()
+        })
     }
 
     fn dispatches(&self, caps: &Caps, regime: Regime, context: u32, b: &[Slice]) -> Vec<Dispatch> {
@@ -199,6 +241,7 @@ impl Shape {
                     qkv: b[0],
                     kcache: b[1],
                     vcache: b[2],
+                    dtype: self.dtype,
                     step: b[3],
                     out: b[4],
                 },
@@ -225,6 +268,7 @@ impl Shape {
                         qkv: b[0],
                         kcache: b[1],
                         vcache: b[2],
+                        dtype: self.dtype,
                         step: b[3],
                         parts: b[5],
                     },
@@ -374,6 +418,26 @@ fn every_body_and_regime_agrees() {
     }
 }
 
+/// Halves, and bytes with their scales: groups cut short, an odd number of them a row.
+#[test]
+fn every_type_of_pages_agrees() {
+    for (dtype, head_dim, group, window, softcap) in [
+        (KvDtype::F16, 64, 3, 0, 0.0),
+        (KvDtype::F16, 20, 2, 33, 1.0),
+        (KvDtype::Int8, 64, 3, 0, 0.0),
+        (KvDtype::Int8, 20, 2, 33, 1.0),
+        (KvDtype::Int8, 80, 12, 0, 0.0),
+    ] {
+        let shape = Shape {
+            dtype,
+            window,
+            softcap,
+            ..Shape::new(head_dim, 2, group, 16)
+        };
+        assert_agreement(shape, &borders(9));
+    }
+}
+
 /// Windows of one key, under, of and over a page, a block and a part; with a cap that matters, one
 /// that hardly does, and none.
 #[test]
@@ -402,6 +466,10 @@ fn windows_and_caps_agree() {
 fn chunks_and_company_change_no_bit() {
     let full = Shape::new(64, 1, 3, 32);
     chunks_change_no_bit(full);
+    chunks_change_no_bit(Shape {
+        dtype: KvDtype::Int8,
+        ..full
+    });
     chunks_change_no_bit(Shape {
         window: 40,
         softcap: 3.0,
@@ -495,7 +563,7 @@ fn textbook(shape: Shape) {
         };
         let scores: Vec<f64> = keys()
             .map(|position| {
-                let k = &step.kcache[row(position)..][..20];
+                let k: &[f32] = bytemuck::cast_slice(&step.kcache[row(position)..][..20]);
                 let dot: f64 = q
                     .iter()
                     .zip(k)
@@ -511,7 +579,9 @@ fn textbook(shape: Shape) {
         for d in 0..20 {
             let o: f64 = keys()
                 .zip(&scores)
-                .map(|(position, s)| s.exp() / sum * f64::from(step.vcache[row(position) + d]))
+                .map(|(position, s)| {
+                    s.exp() / sum * f64::from(f32::from_bits(step.vcache[row(position) + d]))
+                })
                 .sum();
             expected.push(o as f32);
         }
@@ -525,16 +595,21 @@ fn textbook(shape: Shape) {
 #[ignore = "a measurement"]
 fn speed() {
     let mut gpu = gpu();
-    for kind in [DeviceKind::Cpu, DeviceKind::Gpu] {
+    let kinds = [DeviceKind::Cpu, DeviceKind::Gpu];
+    for (kind, dtype) in kinds
+        .map(|kind| KvDtype::ALL.map(|dtype| (kind, dtype)))
+        .concat()
+    {
         for (regime, context, queries, window, softcap) in [
             (Regime::Prefill, 34, 34, 0, 0.0),
             (Regime::Prefill, 512, 512, 0, 0.0),
             (Regime::Decode, 128, 1, 0, 0.0),
-            (Regime::Decode, 700, 1, 0, 0.0),
+            (Regime::Decode, 1200, 1, 0, 0.0),
             (Regime::Prefill, 512, 512, 128, 50.0),
             (Regime::Decode, 700, 1, 128, 50.0),
         ] {
             let shape = Shape {
+                dtype,
                 window,
                 softcap,
                 ..Shape::new(64, 3, 3, 32)
@@ -588,7 +663,7 @@ fn speed() {
             let pairs: usize = (context - queries + 1..=context).map(seen).sum();
             let flops = (4 * pairs * shape.heads() * shape.head_dim) as f64;
             println!(
-                "{regime:?} {kind:?} body, context {context}, window {window}, cap {softcap}, {queries} queries: compile {:.0} ms ({:.0} CPU), run {:.1} µs ({:.1} CPU), {:.2} GFLOP/s ({:.2} a CPU second)",
+                "{dtype:?} {regime:?} {kind:?} body, context {context}, window {window}, cap {softcap}, {queries} queries: compile {:.0} ms ({:.0} CPU), run {:.1} µs ({:.1} CPU), {:.2} GFLOP/s ({:.2} a CPU second)",
                 1e3 * (cold.0 - warm.0),
                 1e3 * (cold.1 - warm.1),
                 1e6 * seconds,

@@ -1,0 +1,42 @@
+//! Which type of cached keys and values is asked for, and what that comes to. Knows no layout.
+
+use std::str::FromStr;
+use twoclock_shaders::kernels::kv::KvDtype;
+
+/// Type of cached keys and values, as asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KvCacheDtype {
+    /// What suits the numerics class: f32 for the exact one, the only one so far.
+    #[default]
+    Auto,
+    /// This one.
+    Of(KvDtype),
+}
+
+impl KvCacheDtype {
+    /// The type it comes to.
+    pub fn resolve(self) -> KvDtype {
+        match self {
+            Self::Auto => KvDtype::F32,
+            Self::Of(dtype) => dtype,
+        }
+    }
+}
+
+impl FromStr for KvCacheDtype {
+    type Err = String;
+
+    /// `auto`, or a type's name.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        KvDtype::ALL
+            .into_iter()
+            .find(|dtype| dtype.name() == text)
+            .map(Self::Of)
+            .ok_or_else(|| {
+                format!("{text:?} is no type of keys and values: give auto, f16, f32 or int8")
+            })
+    }
+}
