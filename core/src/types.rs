@@ -2,8 +2,10 @@
 //!
 //! Knows nothing of scheduling, text or devices.
 
+mod pooling;
 mod sampling;
 
+pub use pooling::{PoolingParams, PoolingType};
 pub use sampling::{SamplingHistory, SamplingInputs, SamplingParams};
 
 use std::fmt;

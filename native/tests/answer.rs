@@ -43,6 +43,7 @@ impl ExecuteModel for Reciter {
                 token_id: Some(token_id),
                 logprobs: None,
                 prompt_logprobs: Vec::new(),
+                pooled: None,
                 error: None,
             }],
         })

@@ -20,6 +20,7 @@ fn computed(step: &SchedulerOutput) -> ModelRunnerOutput {
         token_id: share.samples.then_some(7),
         logprobs: None,
         prompt_logprobs: Vec::new(),
+        pooled: None,
         error: None,
     });
     ModelRunnerOutput {

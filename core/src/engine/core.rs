@@ -3,6 +3,7 @@
 
 use super::completion::Completion;
 use super::metrics::{KvSlotSeconds, RequestMetrics};
+use super::pooling::Pooling;
 use super::sampling_check::{self, MAX_ANSWERS};
 use crate::clock::Clock;
 use crate::config::ModelConfig;
@@ -30,6 +31,8 @@ pub struct EngineOutput {
     pub logprobs: Vec<TokenLogprobs>,
     /// The next prompt log-probabilities, where asked for, in order from the second prompt token.
     pub prompt_logprobs: Vec<TokenLogprobs>,
+    /// The embedding it asked for; it then ends with it.
+    pub embedding: Option<Vec<f32>>,
     /// Prompt tokens it did not have to compute, because an earlier request had.
     pub num_cached_tokens: usize,
     /// This answer is over: ended, or failed by itself.
@@ -57,20 +60,23 @@ impl<L> fmt::Debug for InFlight<L> {
 /// An engine: a scheduler, a runner and a clock.
 #[derive(Debug)]
 pub struct EngineCore<R: ExecuteModel, C> {
-    scheduler: Scheduler,
+    pub(super) scheduler: Scheduler,
     runner: R,
-    clock: C,
-    vocab_size: usize,
+    pub(super) clock: C,
+    pub(super) vocab_size: usize,
+    pub(super) hidden_size: usize,
     eos_token_ids: Vec<TokenId>,
-    metrics: BTreeMap<RequestId, RequestMetrics>,
+    pub(super) metrics: BTreeMap<RequestId, RequestMetrics>,
+    /// Requests for embeddings.
+    pub(super) pooling: BTreeMap<RequestId, Pooling>,
     /// Of the scheduler's requests those that are further answers of another: of which, and which.
     further_answers: BTreeMap<RequestId, (RequestId, usize)>,
     /// What steps inside [`EngineCore::generate`] brought other requests.
-    undelivered: Vec<EngineOutput>,
+    pub(super) undelivered: Vec<EngineOutput>,
     kv_slot_seconds: KvSlotSeconds,
     /// Oldest first. Dropping them gives their outputs up.
     in_flight: VecDeque<InFlight<R::Launched>>,
-    next_id: u64,
+    pub(super) next_id: u64,
 }
 
 impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
@@ -94,8 +100,10 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             runner,
             clock,
             vocab_size: model.vocab_size,
+            hidden_size: model.hidden_size,
             eos_token_ids: model.eos_token_ids.clone(),
             metrics: BTreeMap::new(),
+            pooling: BTreeMap::new(),
             further_answers: BTreeMap::new(),
             undelivered: Vec::new(),
             kv_slot_seconds: KvSlotSeconds::default(),
@@ -178,6 +186,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             token_id: None,
             logprobs: None,
             prompt_logprobs: Vec::new(),
+            pooled: None,
             num_cached_tokens: request.num_cached_tokens(),
             finished: Some(Ok(FinishReason::Abort)),
         };
@@ -324,6 +333,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
 
     fn record(&mut self, update: RequestUpdate) -> EngineOutput {
         let id = update.request_id;
+        let embedding = self.embedding(&update);
         let now = self.clock.now();
         let metrics = self
             .metrics
@@ -344,6 +354,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             token_ids: update.token_id.into_iter().collect(),
             logprobs: update.logprobs.into_iter().collect(),
             prompt_logprobs: update.prompt_logprobs,
+            embedding,
             num_cached_tokens: update.num_cached_tokens,
             finished: update.finished,
             metrics,

@@ -56,6 +56,10 @@ impl PagedHash {
                 .and(token_id)
                 .map(|t| logprob(1, t)),
             prompt_logprobs: targets.map(|(i, &t)| logprob(start + i + 1, t)).collect(),
+            pooled: share
+                .pooling
+                .filter(|pool| pool.ends)
+                .map(|_| vec![3.0, 4.0]),
             error: None,
         }
     }

@@ -4,11 +4,12 @@
 use super::completion::Completion;
 use super::core::{EngineCore, EngineOutput, num_answers};
 use super::output_processor::{OutputProcessor, RequestOutput, TextStream};
+use super::pooling::Embedding;
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::runner::ExecuteModel;
 use crate::text::{RenderedPrompt, TextError, Tokenizer};
-use crate::types::{RequestId, SamplingParams, TokenId};
+use crate::types::{PoolingParams, RequestId, SamplingParams, TokenId};
 
 /// What a request continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,6 +118,33 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
             outputs.push(output);
         }
         Ok(outputs)
+    }
+
+    /// Steps until all these prompts have their embeddings, in their order, as [`EngineCore::embed`].
+    ///
+    /// # Errors
+    /// The device's, as a whole; a prompt's own in its place.
+    pub async fn embed(
+        &mut self,
+        prompts: Vec<(Prompt, PoolingParams)>,
+    ) -> Result<Vec<Result<Embedding>>> {
+        let mut requests = Vec::new();
+        let mut refused = Vec::new();
+        for (prompt, params) in prompts {
+            match prompt.into_token_ids(&self.tokenizer) {
+                Ok(ids) => {
+                    requests.push((ids, params));
+                    refused.push(None);
+                }
+                Err(error) => refused.push(Some(error)),
+            }
+        }
+        let mut embeddings = self.core.embed(requests).await?.into_iter();
+        let answers = refused.into_iter().map(|refused| match refused {
+            Some(error) => Err(error.into()),
+            None => Ok(embeddings.next().expect("one for each request")?),
+        });
+        Ok(answers.collect())
     }
 
     /// Steps until all these prompts are answered, in their order, as [`EngineCore::generate`]; one

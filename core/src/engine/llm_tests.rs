@@ -41,6 +41,7 @@ impl ExecuteModel for Reciter {
                 token_id: Some(byte.map_or(EOS, |b| TokenId::from(*b))),
                 logprobs: None,
                 prompt_logprobs: Vec::new(),
+                pooled: None,
                 error: None,
             }
         };

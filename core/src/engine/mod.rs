@@ -8,6 +8,7 @@ pub mod core;
 pub mod llm;
 pub mod metrics;
 pub mod output_processor;
+pub mod pooling;
 mod sampling_check;
 
 #[cfg(test)]
@@ -20,3 +21,4 @@ pub use completion::Completion;
 pub use llm::{LlmEngine, Prompt, TextCompletion};
 pub use metrics::{EngineMetrics, KvSlotSeconds, RequestMetrics, Slo};
 pub use output_processor::{OutputProcessor, RequestOutput};
+pub use pooling::Embedding;

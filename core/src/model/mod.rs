@@ -10,6 +10,7 @@ pub mod head;
 pub mod kv_cache_dtype;
 pub mod linear;
 pub mod loader;
+pub mod pooling;
 pub mod rope;
 pub mod taps;
 pub mod workspace;

@@ -328,6 +328,7 @@ mod tests {
                 history: None,
             },
             prompt_logprob_targets: Vec::new(),
+            pooling: None,
         }
     }
 

@@ -2,9 +2,12 @@
 //! log-probabilities. Knows rows and vocabulary, no device.
 
 use super::input_batch::{LogitsRow, RowPurpose};
+use super::pool_rows::StepPools;
 use crate::error::Result;
 use crate::sample::token_logprobs;
-use crate::sched::{ModelRunnerOutput, ScheduledSequence, SchedulerOutput, SequenceOutput};
+use crate::sched::{
+    ModelRunnerOutput, RequestError, ScheduledSequence, SchedulerOutput, SequenceOutput,
+};
 use crate::types::{RequestId, TokenId, TokenLogprobs};
 use std::fmt;
 use std::future::Future;
@@ -24,6 +27,8 @@ struct Sequence {
     prompt_logprobs: Vec<TokenLogprobs>,
     /// Logits that a drawn token's log-probability is taken of, once its id is there.
     drawn_logits: Option<Vec<f32>>,
+    pooled: Option<Vec<f32>>,
+    error: Option<RequestError>,
 }
 
 /// A step that was launched.
@@ -35,6 +40,8 @@ pub struct LaunchedStep {
     ids: Option<ReadBack>,
     /// Logits of rows, in the order they were launched.
     logits: Vec<(Range<usize>, ReadBack)>,
+    /// Sums of final hidden states, and of which sequences.
+    sums: Option<(Vec<usize>, ReadBack)>,
     /// Requests whose pages came back from the host.
     returned: Vec<RequestId>,
 }
@@ -56,6 +63,8 @@ impl LaunchedStep {
             prompt_logprob_targets: scheduled.prompt_logprob_targets.clone(),
             prompt_logprobs: Vec::new(),
             drawn_logits: None,
+            pooled: None,
+            error: None,
         };
         Self {
             vocab,
@@ -63,6 +72,7 @@ impl LaunchedStep {
             rows,
             ids: None,
             logits: Vec::new(),
+            sums: None,
             returned: output.swap_ins.iter().map(|t| t.request_id).collect(),
         }
     }
@@ -95,6 +105,14 @@ impl LaunchedStep {
     /// Drawn ids are on their way.
     pub(super) fn expect_ids(&mut self, ids: ReadBack) {
         self.ids = Some(ids);
+    }
+
+    /// What is pooled: sums that end are on their way, and who failed is told.
+    pub(super) fn expect_sums(&mut self, pools: StepPools, sums: Option<ReadBack>) {
+        self.sums = sums.map(|sums| (pools.ends, sums));
+        for (sequence, error) in pools.failed {
+            self.sequences[sequence].error = Some(error);
+        }
     }
 
     /// Logits of these rows are on their way.
@@ -139,6 +157,13 @@ impl LaunchedStep {
                 }
             }
         }
+        if let Some((ends, sums)) = self.sums.take() {
+            let sums: Vec<f32> = bytemuck::pod_collect_to_vec(&sums.await?);
+            let rows = sums.chunks_exact(sums.len() / ends.len());
+            for (sequence, sum) in ends.into_iter().zip(rows) {
+                self.sequences[sequence].pooled = Some(sum.to_vec());
+            }
+        }
         let output = |(sequence, token_id): (Sequence, Option<TokenId>)| SequenceOutput {
             request_id: sequence.request_id,
             token_id,
@@ -146,7 +171,8 @@ impl LaunchedStep {
                 .zip(sequence.drawn_logits)
                 .map(|(id, logits)| token_logprobs(&logits, id, sequence.top.unwrap_or(0))),
             prompt_logprobs: sequence.prompt_logprobs,
-            error: None,
+            pooled: sequence.pooled,
+            error: sequence.error,
         };
         let sequences = self.sequences.into_iter().zip(drawn);
         Ok(ModelRunnerOutput {

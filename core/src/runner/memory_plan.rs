@@ -4,7 +4,7 @@
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::model::workspace::{self, WorkspaceSizes};
-use crate::model::{KvCacheDtype, Pages, Taps, loader, rope};
+use crate::model::{KvCacheDtype, Pages, Taps, loader, pooling, rope};
 use crate::runner::input_batch::InputBatch;
 use crate::runner::model_runner::DECODE_QUERIES;
 use crate::sched::{KvGroupSpec, SchedulerConfig};
@@ -20,7 +20,7 @@ pub struct MemoryPlan {
     pub weights: u64,
     /// Pages of keys and values.
     pub kv_cache: u64,
-    /// Activations, scratch, what steps record, step buffer and rotary table.
+    /// Activations, scratch, what steps record and pool, step buffer and rotary table.
     pub workspace: u64,
     /// Tokens that the pages of one layer hold, in the layers that hold most.
     pub kv_tokens: u64,
@@ -78,7 +78,11 @@ impl MemoryPlan {
         let table = rope::table_bytes(config, sched.max_model_len);
         bindable(caps, "the rotary table", table)?;
         let mut workspace = table * (1 + u64::from(config.rope_local.is_some()));
-        for (label, bytes) in workspace::buffers(config, &sizes) {
+        let pooling = pooling::buffers(config, sched.max_num_seqs);
+        for (label, bytes) in workspace::buffers(config, &sizes)
+            .into_iter()
+            .chain(pooling)
+        {
             bindable(caps, label, bytes)?;
             workspace += bytes;
         }

@@ -6,6 +6,7 @@ pub mod input_batch;
 pub mod launched_step;
 pub mod memory_plan;
 pub mod model_runner;
+mod pool_rows;
 pub mod program_cache;
 mod recorder;
 

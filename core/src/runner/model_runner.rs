@@ -6,9 +6,11 @@ use super::host_pages::HostPages;
 use super::input_batch::{DecodeSplit, Filters, InputBatch, LogitsRow, RowPurpose};
 use super::launched_step::{LaunchedStep, ReadBack};
 use super::memory_plan::{MemoryPlan, workspace_sizes};
+use super::pool_rows::{PoolRows, StepPools};
 use super::program_cache::ProgramCache;
 use super::recorder::Recorder;
 use crate::error::Result;
+use crate::model::pooling::PoolBuffers;
 use crate::model::workspace::MAX_EDITS;
 use crate::model::{
     COUNT_ROWS, Decoder, EDITS, FILTER_ROWS, HeadPart, KvCacheDtype, MASS_ROWS, Pages, ROWS, Taps,
@@ -66,6 +68,8 @@ pub struct ModelRunner<E> {
     groups: Vec<KvGroupSpec>,
     programs: ProgramCache,
     pub(super) recorder: Recorder,
+    pool: PoolBuffers,
+    pool_rows: PoolRows,
     split: DecodeSplit,
     plan: MemoryPlan,
     fingerprint: String,
@@ -98,6 +102,7 @@ impl<E: Executor> ModelRunner<E> {
         let workspace = Workspace::create(&mut executor, &model.config, sizes)?;
         let pages = Pages::create(&mut executor, &model.config, plan.kv_dtype, sched)?;
         let recorder = Recorder::new(&mut executor, &model.config, &options.taps, sizes.tokens)?;
+        let pool = PoolBuffers::create(&mut executor, &model.config, sched.max_num_seqs)?;
         Ok(Self {
             executor,
             model,
@@ -106,6 +111,8 @@ impl<E: Executor> ModelRunner<E> {
             groups: KvGroupSpec::of(&checkpoint.config),
             programs: ProgramCache::default(),
             recorder,
+            pool,
+            pool_rows: PoolRows::default(),
             split: DecodeSplit {
                 sequence: options.decode_queries.min(DECODE_QUERIES),
                 step: sizes.decodes as usize,
@@ -173,6 +180,27 @@ impl<E: Executor> ModelRunner<E> {
             self.launch_head(&rows, HeadPart::Draw, &counts)?;
         }
         Ok(logits)
+    }
+
+    /// Sums final hidden states of the step's shares; gives the sums that end in it.
+    fn launch_pool(&mut self, pools: &StepPools, tokens: u32) -> Result<Option<ReadBack>> {
+        if pools.records.is_empty() {
+            return Ok(None);
+        }
+        let (caps, ws, pool) = (self.executor.caps(), &self.workspace, &self.pool);
+        let program = self.programs.pool(&self.model, caps, ws, pool, tokens);
+        let records = bytemuck::cast_slice(&pools.records).to_vec();
+        let step = StepArgs {
+            upload: Some((pool.pools.buffer, records)),
+            counts: vec![tokens, pools.records.len() as u32],
+        };
+        self.executor.launch(program, &step)?;
+        if pools.ends.is_empty() {
+            return Ok(None);
+        }
+        let bytes = 4 * (pools.ends.len() * self.model.config.hidden_size) as u64;
+        let sums = self.executor.read(self.pool.sums.buffer, 0..bytes);
+        Ok(Some(Box::pin(sums)))
     }
 
     fn launch_head(&mut self, rows: &Range<usize>, part: HeadPart, counts: &[u32]) -> Result<()> {
@@ -271,6 +299,9 @@ impl<E: Executor> ExecuteModel for ModelRunner<E> {
 
         let vocab = self.model.config.vocab_size;
         let mut launched = LaunchedStep::new(output, batch.rows.clone(), vocab);
+        let pools = self.pool_rows.plan(output, &self.pool);
+        let sums = self.launch_pool(&pools, tokens)?;
+        launched.expect_sums(pools, sums);
         let group = self.workspace.sizes.rows as usize;
         for first in (0..batch.rows.len()).step_by(group) {
             let rows = first..batch.rows.len().min(first + group);

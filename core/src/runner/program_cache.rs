@@ -1,6 +1,7 @@
 //! Programs by shape and by what they record. A shape is a bucket: programs are built once for powers
 //! of two of tokens, and a step takes the smallest that holds it.
 
+use crate::model::pooling::PoolBuffers;
 use crate::model::{Decoder, HeadPart, Pages, Tap, TapBuffers, Workspace, head};
 use std::collections::HashMap;
 use twoclock_shaders::caps::Caps;
@@ -11,6 +12,7 @@ use twoclock_shaders::program::Program;
 pub struct ProgramCache {
     bodies: HashMap<(u32, Vec<Tap>), Program>,
     heads: HashMap<(u32, u32, HeadPart), Program>,
+    pools: HashMap<u32, Program>,
     edit: Option<Program>,
 }
 
@@ -34,6 +36,21 @@ impl ProgramCache {
         self.bodies
             .entry((room, taps.taps()))
             .or_insert_with(|| model.body(caps, ws, pages, taps, room))
+    }
+
+    /// What pools a step of `tokens` tokens.
+    pub fn pool(
+        &mut self,
+        model: &Decoder,
+        caps: &Caps,
+        ws: &Workspace,
+        pool: &PoolBuffers,
+        tokens: u32,
+    ) -> &Program {
+        let room = bucket(tokens, ws.sizes.tokens);
+        self.pools
+            .entry(room)
+            .or_insert_with(|| model.pool(caps, ws, pool, room))
     }
 
     /// What changes single logits.

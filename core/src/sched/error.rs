@@ -73,6 +73,26 @@ pub enum RequestError {
         /// Size of the vocabulary.
         vocab_size: usize,
     },
+    /// More components of an embedding than there are.
+    #[error(
+        "dimensions is {dimensions}, but this model's hidden states have {hidden_size} components: \
+         ask for 1 to {hidden_size}"
+    )]
+    InvalidDimensions {
+        /// What was asked for.
+        dimensions: usize,
+        /// What there are.
+        hidden_size: usize,
+    },
+    /// Hidden states are not numbers.
+    #[error(
+        "{request_id}: the weights or the device produced hidden states that are not numbers, so \
+         there is no embedding"
+    )]
+    InvalidHiddenState {
+        /// The request.
+        request_id: RequestId,
+    },
     /// The runner computed this request but gave no token where one was due.
     #[error("{request_id}: the model runner gave no output for position {position}")]
     MissingOutput {

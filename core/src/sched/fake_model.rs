@@ -62,6 +62,8 @@ pub(super) struct FakeModel {
     pages: BTreeMap<(usize, BlockId, usize), u32>,
     /// Pages in host memory.
     host: BTreeMap<RequestId, HostPages>,
+    /// Sums of what is pooled, by how many tokens they cover.
+    sums: BTreeMap<RequestId, BTreeMap<usize, u32>>,
     /// Tokens computed so far.
     pub(super) num_computed: usize,
 }
@@ -110,6 +112,19 @@ impl FakeModel {
                 }
             }
         }
+    }
+
+    /// Goes on with the sum that ends where the share begins, which must be there.
+    fn pool(&mut self, share: &ScheduledSequence) -> Option<Vec<f32>> {
+        let pool = share.pooling?;
+        let sums = self.sums.entry(share.request_id).or_default();
+        if pool.begins {
+            *sums = BTreeMap::from([(share.num_computed_tokens, 0)]);
+        }
+        let pooled = share.token_ids[pool.first..].iter();
+        let sum = pooled.fold(sums[&share.num_computed_tokens], hash);
+        sums.insert(share.end_position(), sum);
+        pool.ends.then(|| vec![(sum % 9973) as f32])
     }
 
     /// Computes a step, whose output nobody will see.
@@ -174,7 +189,11 @@ impl FakeModel {
         assert!(num_tokens <= config.max_num_batched_tokens);
         assert!(step.scheduled.len() <= config.max_num_seqs);
         self.num_computed += num_tokens;
-        let sequences = step.scheduled.iter().map(|share| {
+        for id in step.finished_ids.iter().chain(&step.preempted_ids) {
+            self.sums.remove(id);
+        }
+        let pooled: Vec<_> = step.scheduled.iter().map(|s| self.pool(s)).collect();
+        let sequences = step.scheduled.iter().zip(pooled).map(|(share, pooled)| {
             let chunk = config.max_prefill_chunk.unwrap_or(usize::MAX);
             assert!((1..=chunk).contains(&share.num_scheduled_tokens()));
             let blocks = share.end_position().div_ceil(config.block_size);
@@ -193,6 +212,7 @@ impl FakeModel {
                     .then_some((last ^ share.sampling.params.seed as u32) % VOCAB),
                 logprobs: None,
                 prompt_logprobs: share.prompt_logprob_targets.iter().map(logprob).collect(),
+                pooled,
                 error: None,
             }
         });

@@ -45,7 +45,7 @@ pub use kv_group::KvGroupSpec;
 pub use metrics::{CacheMetrics, KvUsage};
 pub use model_shape::{ExpertShape, KvGroupShape, ModelShape};
 pub use output::{
-    BlockCopy, ModelRunnerOutput, ScheduledSequence, SchedulerOutput, SequenceOutput,
+    BlockCopy, ModelRunnerOutput, PoolShare, ScheduledSequence, SchedulerOutput, SequenceOutput,
 };
 pub use request::{Request, RequestStatus};
 pub use scheduler::Scheduler;

@@ -31,6 +31,19 @@ pub struct ScheduledSequence {
     /// Rows `0 .. len` of this share need the log-probability of the id given here: the prompt
     /// token that follows that row. Empty unless the request asked for prompt log-probabilities.
     pub prompt_logprob_targets: Vec<TokenId>,
+    /// What of this share is pooled.
+    pub pooling: Option<PoolShare>,
+}
+
+/// Tokens of a share whose final hidden states are summed, behind those of the shares before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolShare {
+    /// Index of the first of them in the share; the others follow to its end.
+    pub first: usize,
+    /// There is nothing before them.
+    pub begins: bool,
+    /// The sum is whole with them, and wanted.
+    pub ends: bool,
 }
 
 impl ScheduledSequence {
@@ -105,6 +118,8 @@ pub struct SequenceOutput {
     pub logprobs: Option<TokenLogprobs>,
     /// One entry for each of `prompt_logprob_targets`, in that order.
     pub prompt_logprobs: Vec<TokenLogprobs>,
+    /// The sum of final hidden states, f32 `[hidden_size]`; `Some` exactly where one ends.
+    pub pooled: Option<Vec<f32>>,
     /// This sequence alone went wrong; the rest of the step stands.
     pub error: Option<RequestError>,
 }

@@ -20,7 +20,10 @@ impl Scheduler {
     /// The request has left `running` already; it was the newest there, so it is now the oldest of
     /// those that wait.
     pub(super) fn preempt(&mut self, id: RequestId) {
-        let blocks = self.kv.held_blocks(id);
+        let blocks = match self.requests[&id].sums_all_tokens() {
+            true => None,
+            false => self.kv.held_blocks(id),
+        };
         match self.swap.swap_out(&self.requests[&id], blocks) {
             true => self.metrics.num_preemptions_swap += 1,
             false => self.metrics.num_preemptions_recompute += 1,

@@ -1,8 +1,9 @@
 //! One request: its tokens and how far they are computed. Knows no blocks and no other request.
 
 use super::block_hash::BlockHash;
+use super::output::PoolShare;
 use crate::types::{
-    FinishReason, RequestId, SamplingHistory, SamplingInputs, SamplingParams, TokenId,
+    FinishReason, PoolingType, RequestId, SamplingHistory, SamplingInputs, SamplingParams, TokenId,
 };
 use std::sync::Arc;
 
@@ -30,6 +31,8 @@ pub enum RequestStatus {
 pub struct Request {
     id: RequestId,
     params: Arc<SamplingParams>,
+    /// It asks for an embedding of its prompt, and draws nothing.
+    pooling: Option<PoolingType>,
     stop_ids: Vec<TokenId>,
     /// Not to be drawn before `params.min_tokens` are.
     held_ids: Vec<TokenId>,
@@ -73,6 +76,7 @@ impl Request {
         Self {
             id,
             params: Arc::new(params),
+            pooling: None,
             stop_ids,
             held_ids,
             num_prompt_tokens: prompt_token_ids.len(),
@@ -85,6 +89,53 @@ impl Request {
             first_of_prompt: id,
             status: RequestStatus::Waiting,
             block_hashes: Vec::new(),
+        }
+    }
+
+    /// A request for an embedding of a prompt that waits.
+    pub fn pooling(
+        id: RequestId,
+        prompt_token_ids: Vec<TokenId>,
+        pooling: PoolingType,
+        cache_salt: Option<String>,
+    ) -> Self {
+        let params = SamplingParams {
+            max_tokens: 0,
+            cache_salt,
+            ..SamplingParams::default()
+        };
+        Self {
+            pooling: Some(pooling),
+            ..Self::new(id, prompt_token_ids, params, &[])
+        }
+    }
+
+    /// Whether every token must be computed in one go from the first on, as a sum over them is kept
+    /// on the device: nothing is taken over from others, and nothing comes back from the host.
+    pub fn sums_all_tokens(&self) -> bool {
+        self.pooling == Some(PoolingType::Mean)
+    }
+
+    /// What is pooled of a share from `start` to `end`.
+    pub(super) fn pool_share(&self, start: usize, end: usize) -> Option<PoolShare> {
+        let ends = end == self.num_prompt_tokens;
+        let (first, begins) = match self.pooling? {
+            PoolingType::Mean => (0, start == 0),
+            PoolingType::Last if ends => (end - start - 1, true),
+            PoolingType::Last => return None,
+        };
+        Some(PoolShare {
+            first,
+            begins,
+            ends,
+        })
+    }
+
+    /// How it ends once its prompt is computed, if it draws nothing.
+    pub(super) fn reason_at_prompt_end(&self) -> FinishReason {
+        match self.pooling {
+            Some(_) => FinishReason::Stop,
+            None => FinishReason::Length,
         }
     }
 
@@ -176,6 +227,9 @@ impl Request {
     /// Most tokens it may find in the cache instead of computing them: at least the last one is
     /// computed, for its logits, and with prompt log-probabilities all whose logits are still due.
     pub fn max_prefix_hit(&self) -> usize {
+        if self.sums_all_tokens() {
+            return 0;
+        }
         let all = self.num_tokens_with_spec().saturating_sub(1);
         // Entry `i` comes of token `i`.
         let due =

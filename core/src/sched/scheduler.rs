@@ -45,6 +45,7 @@ use std::collections::{BTreeMap, VecDeque};
 ///         token_id: drawn,
 ///         logprobs: None,
 ///         prompt_logprobs: Vec::new(),
+///         pooled: None,
 ///         error: None,
 ///     };
 ///     let output = ModelRunnerOutput { sequences: vec![output] };
@@ -350,6 +351,7 @@ impl Scheduler {
                 Some(ids) if params.prompt_logprobs => ids.to_vec(),
                 _ => Vec::new(),
             },
+            pooling: request.pool_share(start, end),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::fake_model::{EOS, FakeModel, VOCAB, config, request, scheduler, step, windowed};
 use super::*;
-use crate::types::{RequestId, SamplingParams, TokenId};
+use crate::types::{PoolingType, RequestId, SamplingParams, TokenId};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -14,6 +14,8 @@ enum Op {
         /// Where the prompt leaves that of the others.
         fork: usize,
         salted: bool,
+        /// It asks for an embedding instead.
+        pooling: Option<PoolingType>,
         /// Requests with this prompt.
         n: u64,
     },
@@ -28,9 +30,9 @@ enum Op {
 fn op() -> impl Strategy<Value = Op> {
     let index = any::<prop::sample::Index>;
     prop_oneof![
-        3 => (0usize..130, 0usize..40, 0usize..130, any::<bool>(), 1u64..4).prop_map(
-            |(prompt, max_tokens, fork, salted, n)| {
-                Op::Add { prompt, max_tokens, fork, salted, n }
+        3 => (0usize..130, 0usize..40, 0usize..130, any::<bool>(), pooling(), 1u64..4).prop_map(
+            |(prompt, max_tokens, fork, salted, pooling, n)| {
+                Op::Add { prompt, max_tokens, fork, salted, pooling, n }
             }
         ),
         8 => Just(Op::Step),
@@ -41,8 +43,17 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+fn pooling() -> impl Strategy<Value = Option<PoolingType>> {
+    prop_oneof![
+        3 => Just(None),
+        1 => Just(Some(PoolingType::Mean)),
+        1 => Just(Some(PoolingType::Last)),
+    ]
+}
+
 #[derive(Default)]
 struct Outcome {
+    pooled: Vec<f32>,
     tokens: Vec<TokenId>,
     prompt_logprobs: Vec<f32>,
     finished: bool,
@@ -71,6 +82,7 @@ impl Outcome {
         self.tokens.extend(update.token_id);
         let logprobs = update.prompt_logprobs.iter();
         self.prompt_logprobs.extend(logprobs.map(|l| l.logprob));
+        self.pooled.extend(update.pooled.into_iter().flatten());
         self.finished = update.finished.is_some();
         assert!(!matches!(update.finished, Some(Err(_))));
     }
@@ -135,7 +147,7 @@ proptest! {
         };
         for op in ops {
             match op {
-                Op::Add { prompt, max_tokens, fork, salted, n } => for seed in 0..n {
+                Op::Add { prompt, max_tokens, fork, salted, pooling, n } => for seed in 0..n {
                     let first = next_id - seed;
                     let r = request(next_id, prompt, max_tokens);
                     let mut ids = r.token_ids().to_vec();
@@ -145,7 +157,11 @@ proptest! {
                         seed,
                         ..r.params().clone()
                     };
-                    let r = Request::new(r.id(), ids, params, &[EOS]);
+                    let max_tokens = if pooling.is_some() { 0 } else { max_tokens };
+                    let r = match pooling {
+                        Some(pooling) => Request::pooling(r.id(), ids, pooling, params.cache_salt),
+                        None => Request::new(r.id(), ids, params, &[EOS]),
+                    };
                     let r = r.with_prompt_of(RequestId(first));
                     match s.add_request(r.clone()) {
                         Ok(()) => drop(live.insert(r.id(), (r, Outcome::default()))),
@@ -204,6 +220,7 @@ proptest! {
         for (request, outcome) in over {
             let reference = alone(request);
             prop_assert_eq!(outcome.tokens, reference.tokens);
+            prop_assert_eq!(outcome.pooled, reference.pooled);
             prop_assert_eq!(outcome.prompt_logprobs, reference.prompt_logprobs);
         }
     }

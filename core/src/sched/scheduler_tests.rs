@@ -127,6 +127,7 @@ fn a_window_holds_a_bounded_number_of_blocks_however_long_its_sequence() {
             token_id: share.samples.then_some(7),
             logprobs: None,
             prompt_logprobs: Vec::new(),
+            pooled: None,
             error: None,
         };
         let result = ModelRunnerOutput {

@@ -18,6 +18,8 @@ pub struct RequestUpdate {
     pub logprobs: Option<TokenLogprobs>,
     /// Log-probabilities of the next prompt tokens, where asked for, in order from the second.
     pub prompt_logprobs: Vec<TokenLogprobs>,
+    /// The sum of its final hidden states, where it asked for it and it is whole.
+    pub pooled: Option<Vec<f32>>,
     /// Tokens it did not have to compute, because an earlier request had.
     pub num_cached_tokens: usize,
     /// The request is over: ended, or failed by itself.
@@ -82,6 +84,7 @@ fn advance(
         token_id: None,
         logprobs: None,
         prompt_logprobs: Vec::new(),
+        pooled: None,
         num_cached_tokens: request.num_cached_tokens(),
         finished: None,
     };
@@ -100,9 +103,14 @@ fn advance(
     }
     if output.prompt_logprobs.len() != share.prompt_logprob_targets.len()
         || output.token_id.is_some() != share.samples
+        || output.pooled.is_some() != share.pooling.is_some_and(|pool| pool.ends)
         || output.logprobs.is_some() != (share.samples && share.sampling.params.logprobs.is_some())
     {
         update.finished = Some(Err(missing));
+        return update;
+    }
+    if output.pooled.iter().flatten().any(|v| !v.is_finite()) {
+        update.finished = Some(Err(RequestError::InvalidHiddenState { request_id }));
         return update;
     }
     request.num_computed_tokens = position;
@@ -131,7 +139,8 @@ fn advance(
         }
         update.finished = reason.map(Ok);
     } else if !request.generates() && position == request.num_tokens() {
-        update.finished = Some(Ok(FinishReason::Length));
+        update.pooled = output.pooled;
+        update.finished = Some(Ok(request.reason_at_prompt_end()));
     }
     update
 }

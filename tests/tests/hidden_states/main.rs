@@ -1,7 +1,10 @@
-//! What is inside a model, on both executors: recorded residual streams and final hidden states.
+//! What is inside a model, on both executors: recorded residual streams and final hidden states, and
+//! embeddings made of them.
 
 #![allow(missing_docs, reason = "a test binary has no public surface")]
 
+mod failing;
+mod pooling;
 mod taps;
 
 use twoclock_core::clock::ManualClock;

@@ -1,0 +1,205 @@
+//! Embeddings: requests whose prompt becomes one vector. Owns what is done with the sum of final
+//! hidden states that the model runner gives; knows neither how it is computed nor any text.
+
+use super::core::{EngineCore, EngineOutput};
+use super::metrics::RequestMetrics;
+use super::sampling_check::check_ids;
+use crate::clock::Clock;
+use crate::error::Result;
+use crate::runner::ExecuteModel;
+use crate::sched::{Request, RequestError, RequestUpdate};
+use crate::types::{PoolingParams, PoolingType, RequestId, TokenId};
+use std::collections::BTreeMap;
+
+/// A prompt's embedding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Embedding {
+    /// Whose.
+    pub request_id: RequestId,
+    /// The vector: `hidden_size` components, or as many as were asked for.
+    pub values: Vec<f32>,
+    /// Length of the prompt.
+    pub num_prompt_tokens: usize,
+    /// Prompt tokens that did not have to be computed, because an earlier request had.
+    pub num_cached_tokens: usize,
+}
+
+/// A pooling request that is not over.
+#[derive(Clone, Debug)]
+pub(super) struct Pooling {
+    params: PoolingParams,
+    num_prompt_tokens: usize,
+}
+
+impl Pooling {
+    /// The vector that a sum of final hidden states becomes.
+    fn finish(&self, sum: &[f32]) -> Vec<f32> {
+        let PoolingParams {
+            pooling,
+            normalize,
+            dimensions,
+            ..
+        } = self.params;
+        let divisor = match pooling {
+            PoolingType::Mean => self.num_prompt_tokens as f64,
+            PoolingType::Last => 1.0,
+        };
+        let kept = sum.iter().take(dimensions.unwrap_or(sum.len()));
+        let mut values: Vec<f64> = kept.map(|v| f64::from(*v) / divisor).collect();
+        let length = values.iter().map(|v| v * v).sum::<f64>().sqrt();
+        // A vector of zeros has no direction, and stays.
+        if normalize && length > 0.0 {
+            values.iter_mut().for_each(|v| *v /= length);
+        }
+        values.into_iter().map(|v| v as f32).collect()
+    }
+}
+
+impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
+    /// Queues a request for the embedding of a prompt. It is computed among the others, and comes out
+    /// of a [`step`](Self::step) as [`EngineOutput::embedding`].
+    ///
+    /// # Errors
+    /// [`RequestError`] for ids the model does not have, more dimensions than its hidden states have,
+    /// and prompts that could never be computed.
+    pub fn add_pooling_request(
+        &mut self,
+        prompt_token_ids: Vec<TokenId>,
+        params: PoolingParams,
+    ) -> Result<RequestId, RequestError> {
+        check_ids("the prompt", &prompt_token_ids, self.vocab_size)?;
+        let hidden_size = self.hidden_size;
+        if let Some(dimensions) = params.dimensions
+            && !(1..=hidden_size).contains(&dimensions)
+        {
+            return Err(RequestError::InvalidDimensions {
+                dimensions,
+                hidden_size,
+            });
+        }
+        let pooling = Pooling {
+            num_prompt_tokens: prompt_token_ids.len(),
+            params,
+        };
+        let salt = pooling.params.cache_salt.clone();
+        let kind = pooling.params.pooling;
+        let id = RequestId(self.next_id);
+        let request = Request::pooling(id, prompt_token_ids, kind, salt);
+        self.scheduler.add_request(request)?;
+        self.next_id += 1;
+        let arrival = self.clock.now();
+        self.metrics.insert(id, RequestMetrics::new(arrival));
+        self.pooling.insert(id, pooling);
+        Ok(id)
+    }
+
+    /// The embedding that an update brings.
+    pub(super) fn embedding(&mut self, update: &RequestUpdate) -> Option<Vec<f32>> {
+        update.finished.as_ref()?;
+        let pooling = self.pooling.remove(&update.request_id)?;
+        let sum = update.pooled.as_ref()?;
+        Some(pooling.finish(sum))
+    }
+
+    /// Adds requests and steps until all of them are computed, in their order. One that is refused or
+    /// fails costs the others nothing; what is brought meanwhile to requests added before comes out of
+    /// the next [`step`](Self::step).
+    ///
+    /// # Errors
+    /// The device's; the requests added here are then aborted.
+    pub async fn embed(
+        &mut self,
+        requests: Vec<(Vec<TokenId>, PoolingParams)>,
+    ) -> Result<Vec<Result<Embedding, RequestError>>> {
+        let mut answers = Vec::new();
+        let mut places = BTreeMap::new();
+        for (prompt, params) in requests {
+            let num_prompt_tokens = prompt.len();
+            let id = self.add_pooling_request(prompt, params);
+            if let Ok(id) = id {
+                places.insert(id, answers.len());
+            }
+            answers.push(id.map(|request_id| Embedding {
+                request_id,
+                values: Vec::new(),
+                num_prompt_tokens,
+                num_cached_tokens: 0,
+            }));
+        }
+        let mut others = std::mem::take(&mut self.undelivered);
+        while !places.is_empty() {
+            let outputs = match self.step().await {
+                Ok(outputs) => outputs,
+                Err(error) => {
+                    for id in places.into_keys() {
+                        self.abort(id);
+                    }
+                    self.undelivered = others;
+                    return Err(error);
+                }
+            };
+            for output in outputs {
+                match places.get(&output.request_id) {
+                    None => others.push(output),
+                    Some(&place) => {
+                        if output.finished.is_some() {
+                            places.remove(&output.request_id);
+                        }
+                        take(&mut answers[place], output);
+                    }
+                }
+            }
+        }
+        self.undelivered = others;
+        Ok(answers)
+    }
+}
+
+fn take(answer: &mut Result<Embedding, RequestError>, output: EngineOutput) {
+    if let Ok(embedding) = answer {
+        embedding.num_cached_tokens = output.num_cached_tokens;
+        embedding
+            .values
+            .extend(output.embedding.into_iter().flatten());
+    }
+    if let Some(Err(error)) = output.finished {
+        *answer = Err(error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finish(params: PoolingParams, sum: &[f32]) -> Vec<f32> {
+        let pooling = Pooling {
+            params,
+            num_prompt_tokens: 4,
+        };
+        pooling.finish(sum)
+    }
+
+    #[test]
+    fn a_sum_becomes_a_vector() {
+        let raw = |pooling| PoolingParams {
+            pooling,
+            normalize: false,
+            ..PoolingParams::default()
+        };
+        let sum = [6.0, -8.0, 24.0];
+        let mean = finish(raw(PoolingType::Mean), &sum);
+        assert_eq!(mean, [1.5, -2.0, 6.0]);
+        assert_eq!(finish(raw(PoolingType::Last), &sum), sum);
+        // Cut first, then scaled: its length is 1.
+        for pooling in [PoolingType::Mean, PoolingType::Last] {
+            let params = PoolingParams {
+                normalize: true,
+                dimensions: Some(2),
+                ..raw(pooling)
+            };
+            assert_eq!(finish(params, &sum), [0.6, -0.8]);
+        }
+        let zeros = finish(PoolingParams::default(), &[0.0; 3]);
+        assert_eq!(zeros, [0.0; 3]);
+    }
+}

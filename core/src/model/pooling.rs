@@ -1,0 +1,95 @@
+//! Pooling on the device: the last norm of a step's tokens, and sums of final hidden states over its
+//! sequences' shares. Knows which rows sums lie in, and not whose they are.
+
+use super::decoder::{Body, Decoder};
+use super::{TapBuffers, Workspace};
+use crate::config::ModelConfig;
+use crate::error::Result;
+use twoclock_shaders::caps::Caps;
+use twoclock_shaders::executor::Executor;
+use twoclock_shaders::kernels::act::ActLayout;
+use twoclock_shaders::kernels::pool_sum::{self, POOL_WORDS};
+use twoclock_shaders::program::{CountId, Program, Slice};
+
+/// Of a program that pools, beside [`TOKENS`](super::TOKENS): shares that are pooled.
+const POOLS: CountId = CountId(1);
+
+/// Sums of one sequence that are kept: as many steps may be in flight, and be computed again, and one
+/// before them.
+const KEPT_SUMS: u32 = 5;
+
+/// Buffers of pooling.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolBuffers {
+    /// Most sequences of a step, and of those whose sums go on.
+    pub sequences: u32,
+    /// The step's shares, u32 `[sequences][POOL_WORDS]`.
+    pub pools: Slice,
+    /// f32 `[rows][hidden]`: sums that end in a step, one for each of `sequences`; then, for each of
+    /// them, those that go on.
+    pub sums: Slice,
+}
+
+/// Name and bytes of every buffer, in the order of [`PoolBuffers::create`].
+pub fn buffers(config: &ModelConfig, sequences: usize) -> [(&'static str, u64); 2] {
+    let (sequences, row) = (sequences as u64, 4 * config.hidden_size as u64);
+    [
+        ("pools", 4 * POOL_WORDS as u64 * sequences),
+        ("pooled sums", u64::from(1 + KEPT_SUMS) * sequences * row),
+    ]
+}
+
+impl PoolBuffers {
+    /// Makes the buffers.
+    ///
+    /// # Errors
+    /// A device without room.
+    pub fn create(
+        executor: &mut impl Executor,
+        config: &ModelConfig,
+        sequences: usize,
+    ) -> Result<Self> {
+        let [pools, sums] = buffers(config, sequences);
+        let mut create = |(label, bytes)| -> Result<Slice> {
+            Ok(Slice::whole(executor.create_buffer(label, bytes)?, bytes))
+        };
+        Ok(Self {
+            sequences: sequences as u32,
+            pools: create(pools)?,
+            sums: create(sums)?,
+        })
+    }
+
+    /// Rows of the sums of one sequence that goes on, sequence `place` of them.
+    pub fn kept_rows(&self, place: u32) -> std::ops::Range<u32> {
+        let first = self.sequences + place * KEPT_SUMS;
+        first..first + KEPT_SUMS
+    }
+}
+
+impl Decoder {
+    /// Sums of final hidden states of a step of up to `room` tokens, after its body.
+    pub fn pool(&self, caps: &Caps, ws: &Workspace, pool: &PoolBuffers, room: u32) -> Program {
+        let body = Body {
+            caps,
+            ws,
+            layout: ActLayout::Rows,
+            room,
+            taps: &TapBuffers::default(),
+        };
+        let mut commands = Vec::new();
+        body.norm(self.norm, &self.config, &mut commands);
+        let params = pool_sum::PoolSumParams {
+            dim4: self.config.hidden_size as u32 / 4,
+            act_stride: body.hidden_stride(&self.config),
+        };
+        let buffers = pool_sum::Buffers {
+            x: ws.act_hidden,
+            rstd: ws.rstd,
+            pools: pool.pools,
+            sums: pool.sums,
+        };
+        commands.push(pool_sum::dispatch(body.layout, params, POOLS, buffers).into());
+        Program::new(format!("pooling of {room} tokens"), commands)
+    }
+}
