@@ -3,6 +3,8 @@
 
 use thiserror::Error;
 
+pub use twoclock_shaders::executor::ExecutorError;
+
 /// Anything the engine refuses or fails at.
 #[derive(Debug, Error)]
 pub enum Error {
@@ -23,10 +25,25 @@ pub enum Error {
     Taps(#[from] crate::model::TapsError),
     /// The device refused or was lost.
     #[error(transparent)]
-    Executor(#[from] twoclock_shaders::executor::ExecutorError),
+    Executor(#[from] ExecutorError),
+    /// The device was lost, and there is no other to go on with.
+    #[error("the device was lost, and {attempts} attempts to open another failed: {last}")]
+    NoOtherDevice {
+        /// How often it was tried.
+        attempts: usize,
+        /// What the last attempt met.
+        last: Box<Error>,
+    },
     /// The model does not fit, with the arithmetic.
     #[error("{0}")]
     DoesNotFit(String),
+}
+
+impl Error {
+    /// Whether the device is gone, so that nothing on it is there any more.
+    pub fn is_device_lost(&self) -> bool {
+        matches!(self, Self::Executor(ExecutorError::DeviceLost(_)))
+    }
 }
 
 /// Result of the crate.

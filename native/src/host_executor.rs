@@ -75,6 +75,14 @@ impl HostExecutor {
         Ok(Self::Gpu(Box::new(WgpuExecutor::new(device)), cache))
     }
 
+    /// What tells its adapter and driver from others; `None` for the reference kernels.
+    pub fn adapter_key(&self) -> Option<&str> {
+        match self {
+            Self::Gpu(gpu, _) => Some(&gpu.device().summary.cache_key),
+            Self::Cpu(_) => None,
+        }
+    }
+
     /// Keeps what the driver compiled for the next run. A cache that cannot be written costs only
     /// time.
     pub fn save_pipelines(&self) {
@@ -143,6 +151,13 @@ impl Executor for HostExecutor {
         match self {
             Self::Gpu(gpu, _) => gpu.destroy_buffer(buffer),
             Self::Cpu(cpu) => cpu.destroy_buffer(buffer),
+        }
+    }
+
+    fn release(&mut self) {
+        match self {
+            Self::Gpu(gpu, _) => gpu.release(),
+            Self::Cpu(cpu) => cpu.release(),
         }
     }
 

@@ -95,6 +95,10 @@ pub trait Executor {
     /// Frees a buffer; programs that name it may not be launched any more.
     fn destroy_buffer(&mut self, buffer: BufferId);
 
+    /// Frees all buffers of a lost device, so that another has room for them; nothing may be launched
+    /// any more.
+    fn release(&mut self);
+
     /// Writes `data` (a multiple of 4 bytes) at `offset` (a multiple of 4).
     ///
     /// # Errors
@@ -127,6 +131,10 @@ impl<E: Executor> Executor for &mut E {
 
     fn destroy_buffer(&mut self, buffer: BufferId) {
         (**self).destroy_buffer(buffer);
+    }
+
+    fn release(&mut self) {
+        (**self).release();
     }
 
     fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), ExecutorError> {

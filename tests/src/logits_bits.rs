@@ -52,6 +52,10 @@ impl<E: Executor> Executor for LogitsBits<E> {
         self.inner.destroy_buffer(buffer);
     }
 
+    fn release(&mut self) {
+        self.inner.release();
+    }
+
     fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), ExecutorError> {
         self.inner.write(buffer, offset, data)
     }

@@ -326,6 +326,20 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         &mut self.runner
     }
 
+    /// Puts another runner in the place of one whose device was lost: of the same model under the
+    /// same limits. Requests keep their tokens and are computed again from them, to the same answers.
+    pub fn replace_runner(&mut self, runner: R) {
+        // Their outputs would be of the lost device; the tokens they were to draw are drawn again.
+        self.in_flight.clear();
+        self.scheduler.forget_device();
+        self.runner = runner;
+    }
+
+    /// Size of the vocabulary; ids are below it.
+    pub fn vocab_size(&self) -> usize {
+        self.vocab_size
+    }
+
     /// The clock.
     pub fn clock(&self) -> &C {
         &self.clock

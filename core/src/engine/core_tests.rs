@@ -100,7 +100,7 @@ impl Clock for Rc<ManualClock> {
     }
 }
 
-pub(super) fn model() -> ModelConfig {
+pub(crate) fn model() -> ModelConfig {
     ModelConfig {
         vocab_size: VOCAB,
         hidden_size: 8,

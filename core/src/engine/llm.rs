@@ -5,11 +5,13 @@ use super::completion::Completion;
 use super::core::{EngineCore, EngineOutput, num_answers};
 use super::output_processor::{OutputProcessor, RequestOutput, TextStream};
 use super::pooling::Embedding;
+use super::recovery::{AnyFactory, RetryPolicy, RunnerFactory};
 use crate::clock::Clock;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::runner::ExecuteModel;
 use crate::text::{RenderedPrompt, TextError, Tokenizer};
 use crate::types::{PoolingParams, RequestId, SamplingParams, TokenId};
+use std::sync::Arc;
 
 /// What a request continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,20 +51,40 @@ pub struct TextCompletion {
 /// An engine that speaks text.
 pub struct LlmEngine<R: ExecuteModel, C> {
     core: EngineCore<R, C>,
-    tokenizer: Tokenizer,
+    tokenizer: Arc<Tokenizer>,
     processor: OutputProcessor,
+    factory: Option<Box<dyn AnyFactory<R>>>,
+    retry: RetryPolicy,
+    /// Devices asked for since a step last succeeded.
+    attempts: usize,
 }
 
 impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
     /// Gives an engine a tokenizer, which must be its model's. What it knows to end a generation
     /// ends one from now on, beside what the model's configuration names.
-    pub fn new(mut core: EngineCore<R, C>, tokenizer: Tokenizer) -> Self {
+    pub fn new(mut core: EngineCore<R, C>, tokenizer: impl Into<Arc<Tokenizer>>) -> Self {
+        let tokenizer = tokenizer.into();
         core.end_at(tokenizer.eog());
         Self {
             core,
             tokenizer,
             processor: OutputProcessor::new(),
+            factory: None,
+            retry: RetryPolicy::default(),
+            attempts: 0,
         }
+    }
+
+    /// Says where another runner comes from when a device is lost. [`step`](Self::step) then goes on
+    /// by itself, with the same tokens as if nothing had been.
+    #[must_use]
+    pub fn with_factory<F>(mut self, factory: F, retry: RetryPolicy) -> Self
+    where
+        F: RunnerFactory<Runner = R> + 'static,
+    {
+        self.factory = Some(Box::new(factory));
+        self.retry = retry;
+        self
     }
 
     /// The engine below.
@@ -73,6 +95,11 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
     /// The tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
+    }
+
+    /// The tokenizer, to keep.
+    pub fn shared_tokenizer(&self) -> Arc<Tokenizer> {
+        Arc::clone(&self.tokenizer)
     }
 
     /// Queues a request.
@@ -102,13 +129,59 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
         self.core.has_unfinished_requests()
     }
 
-    /// Computes one step and says what it brought, as [`EngineCore::step`].
+    /// Computes one step and says what it brought, as [`EngineCore::step`]. A lost device is replaced
+    /// where a factory was given; nothing is told of it then.
     ///
     /// # Errors
-    /// The device's; the next call computes the same step again.
+    /// The device's, and the factory's when no other device is to be had; the next call computes the
+    /// same step again.
     pub async fn step(&mut self) -> Result<Vec<RequestOutput>> {
+        loop {
+            match self.try_step().await {
+                Err(error) if error.is_device_lost() && self.factory.is_some() => {
+                    self.recover(error).await?;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Replaces the runner, whose device was lost in this way.
+    ///
+    /// # Errors
+    /// There is no factory, or it was tried as often as the policy has it.
+    pub(super) async fn recover(&mut self, lost: Error) -> Result<()> {
+        let mut last = lost;
+        let Some(factory) = &mut self.factory else {
+            return Err(last);
+        };
+        // The device's memory must be free for the next one.
+        self.core.runner_mut().release();
+        while self.attempts < self.retry.max_attempts {
+            if let Some(span) = self.retry.wait_before(self.attempts) {
+                factory.wait(span).await;
+            }
+            self.attempts += 1;
+            match factory.create().await {
+                Ok(runner) => {
+                    self.core.replace_runner(runner);
+                    return Ok(());
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(Error::NoOtherDevice {
+            attempts: self.attempts,
+            last: Box::new(last),
+        })
+    }
+
+    /// One step, without another device when this one is lost.
+    pub(super) async fn try_step(&mut self) -> Result<Vec<RequestOutput>> {
         let mut outputs = Vec::new();
-        for output in self.core.step().await? {
+        let brought = self.core.step().await?;
+        self.attempts = 0;
+        for output in brought {
             let goes_on = output.finished.is_none();
             let output = self.processor.process(&self.tokenizer, output);
             if goes_on && output.output.finished.is_some() {

@@ -5,20 +5,24 @@
 
 pub mod completion;
 pub mod core;
+pub mod handle;
 pub mod llm;
 pub mod metrics;
 pub mod output_processor;
 pub mod pooling;
+pub mod recovery;
 mod sampling_check;
 
 #[cfg(test)]
-mod core_tests;
+pub(crate) mod core_tests;
 #[cfg(test)]
 mod llm_tests;
 
 pub use self::core::{EngineCore, EngineOutput};
 pub use completion::Completion;
+pub use handle::{EngineDriver, EngineHandle, HandleOptions, RequestStream};
 pub use llm::{LlmEngine, Prompt, TextCompletion};
 pub use metrics::{EngineMetrics, KvSlotSeconds, RequestMetrics, Slo};
 pub use output_processor::{OutputProcessor, RequestOutput};
 pub use pooling::Embedding;
+pub use recovery::{RetryPolicy, RunnerFactory};

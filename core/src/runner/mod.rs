@@ -46,6 +46,10 @@ pub trait ExecuteModel {
     /// `Err` is one of [`launch_step`](Self::launch_step)'s.
     async fn finish_step(&mut self, launched: Self::Launched) -> Result<ModelRunnerOutput>;
 
+    /// The device is lost and nothing will be asked of this runner any more: it gives up what it holds
+    /// there, so that another has room.
+    fn release(&mut self) {}
+
     /// Bytes a block takes in all layers of each KV group; empty where the runner cannot move pages
     /// to the host and back.
     fn kv_block_bytes(&self) -> Vec<u64> {

@@ -333,6 +333,11 @@ impl<E: Executor> ExecuteModel for ModelRunner<E> {
         Ok(output)
     }
 
+    fn release(&mut self) {
+        self.executor.release();
+        self.host = HostPages::default();
+    }
+
     fn kv_block_bytes(&self) -> Vec<u64> {
         let mut bytes = vec![0; self.groups.len()];
         for layer in &self.pages.layers {

@@ -176,6 +176,10 @@ impl Executor for CpuExecutor {
         }
     }
 
+    fn release(&mut self) {
+        self.buffers.clear();
+    }
+
     fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), ExecutorError> {
         let range = self.words(&Slice {
             buffer,

@@ -218,6 +218,13 @@ impl Executor for WgpuExecutor {
         self.buffers.destroy(buffer);
     }
 
+    fn release(&mut self) {
+        self.pending = None;
+        self.prepared.clear();
+        self.pipelines = Pipelines::default();
+        self.buffers = Buffers::default();
+    }
+
     fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), ExecutorError> {
         self.gpu.check()?;
         let window = Slice {

@@ -1,0 +1,244 @@
+//! The far end of a handle: takes what was asked between two steps, steps, and delivers. Owns the
+//! engine; knows no thread, and no device beyond that it may be lost.
+
+use super::mailbox::{Ending, Health, Mailbox, Submission};
+use super::stream::{Outbox, StreamError};
+use super::{EngineHandle, HandleOptions};
+use crate::clock::Clock;
+use crate::engine::llm::{LlmEngine, Prompt};
+use crate::engine::output_processor::RequestOutput;
+use crate::error::Error;
+use crate::runner::ExecuteModel;
+use crate::sched::RequestStatus;
+use crate::types::RequestId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::task::Poll;
+
+/// What a turn did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// A step; there may be more to do.
+    Stepped,
+    /// Nothing: all is answered, or nobody reads.
+    Idle,
+    /// The engine has ended, as it was asked to or because it could not go on.
+    Ended,
+}
+
+/// A request that is not over.
+#[derive(Debug)]
+struct Live {
+    /// Its name outside.
+    id: RequestId,
+    outbox: Arc<Outbox>,
+}
+
+/// Drives an engine for its handles.
+///
+/// Not `Send`: natively a thread of its own awaits [`run`](Self::run), in a browser a worker does.
+/// If it is dropped, all streams end with [`StreamError::Gone`].
+pub struct EngineDriver<R: ExecuteModel, C: Clock> {
+    engine: LlmEngine<R, C>,
+    mailbox: Arc<Mailbox>,
+    /// By their names in the engine.
+    live: BTreeMap<RequestId, Live>,
+    /// From names outside to names in the engine.
+    names: BTreeMap<RequestId, RequestId>,
+}
+
+impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
+    /// A driver, and a handle for others. What was added to the engine before stays unheard.
+    pub fn new(engine: LlmEngine<R, C>, options: HandleOptions) -> (Self, EngineHandle) {
+        let max_num_seqs = engine.core().scheduler().config().max_num_seqs;
+        let mailbox = Arc::new(Mailbox::new(options, max_num_seqs));
+        let tokenizer = engine.shared_tokenizer();
+        let vocab_size = engine.core().vocab_size();
+        let handle = EngineHandle::new(Arc::clone(&mailbox), tokenizer, vocab_size);
+        let driver = Self {
+            engine,
+            mailbox,
+            live: BTreeMap::new(),
+            names: BTreeMap::new(),
+        };
+        (driver, handle)
+    }
+
+    /// The engine, to look at.
+    pub fn engine(&self) -> &LlmEngine<R, C> {
+        &self.engine
+    }
+
+    /// Drives until the engine ends; sleeps while there is nothing to do. Between two steps it lets
+    /// others on its thread run.
+    ///
+    /// # Errors
+    /// The engine could not go on; all streams say the same.
+    pub async fn run(&mut self) -> Result<(), StreamError> {
+        loop {
+            match self.turn().await {
+                Turn::Stepped => yield_now().await,
+                Turn::Idle => std::future::poll_fn(|cx| self.mailbox.poll_mail(cx)).await,
+                Turn::Ended => {
+                    return std::future::poll_fn(|cx| self.mailbox.poll_closed(cx)).await;
+                }
+            }
+        }
+    }
+
+    /// Takes what was asked, computes one step if there is one, and delivers.
+    pub async fn turn(&mut self) -> Turn {
+        let inbox = self.mailbox.take();
+        for submission in inbox.submissions {
+            self.take_in(submission);
+        }
+        for id in inbox.aborts {
+            if let Some(&id) = self.names.get(&id) {
+                self.abort(id);
+            }
+        }
+        if inbox.ending == Some(Ending::Stop) {
+            let all: Vec<_> = self.live.keys().copied().collect();
+            all.into_iter().for_each(|id| self.abort(id));
+        }
+        if !self.engine.has_unfinished_requests() {
+            self.tell_load();
+            if inbox.ending.is_none() {
+                return Turn::Idle;
+            }
+            self.close(Ok(()));
+            return Turn::Ended;
+        }
+        match self.engine.try_step().await {
+            Ok(outputs) => self.deliver(outputs),
+            Err(error) if error.is_device_lost() => {
+                self.mailbox.set_health(Health::Recovering);
+                if let Err(error) = self.engine.recover(error).await {
+                    self.close(Err(StreamError::DeviceLost(Arc::new(error))));
+                    return Turn::Ended;
+                }
+                self.mailbox.set_health(Health::Ready);
+            }
+            Err(error) => self.end_step(error),
+        }
+        self.tell_load();
+        Turn::Stepped
+    }
+
+    /// Ends all streams with this fault, as whoever caught a panic of [`run`](Self::run) must.
+    pub fn fail(&mut self, fault: String) {
+        self.close(Err(StreamError::Panicked(fault)));
+    }
+
+    fn take_in(&mut self, submission: Submission) {
+        let Submission {
+            id,
+            prompt_token_ids,
+            params,
+            outbox,
+        } = submission;
+        let prompt = Prompt::TokenIds(prompt_token_ids);
+        match self.engine.add_request(prompt, params) {
+            Ok(inner) => {
+                self.names.insert(id, inner);
+                self.live.insert(inner, Live { id, outbox });
+            }
+            Err(error) => {
+                outbox.fail(StreamError::Refused(Arc::new(error)));
+                self.mailbox.forget(1);
+            }
+        }
+    }
+
+    fn abort(&mut self, id: RequestId) {
+        let outputs = self.engine.abort(id);
+        self.deliver(outputs);
+    }
+
+    fn deliver(&mut self, outputs: Vec<RequestOutput>) {
+        for mut output in outputs {
+            let inner = output.output.request_id;
+            let Some(live) = self.live.get(&inner) else {
+                continue;
+            };
+            output.output.request_id = live.id;
+            live.outbox.push(output);
+            if live.outbox.is_over() {
+                self.forget(inner);
+            }
+        }
+    }
+
+    fn forget(&mut self, inner: RequestId) {
+        if let Some(live) = self.live.remove(&inner) {
+            self.names.remove(&live.id);
+            self.mailbox.forget(1);
+        }
+    }
+
+    /// A step failed though the device is there: those that took part in it would fail again, and
+    /// the others shall not wait for it.
+    fn end_step(&mut self, error: Error) {
+        let error = StreamError::StepFailed(Arc::new(error));
+        let scheduler = self.engine.core().scheduler();
+        let waits = |id: &RequestId| {
+            let request = scheduler.request(*id);
+            request.is_some_and(|r| r.status() != RequestStatus::Running)
+        };
+        let (waiting, mut took_part): (Vec<_>, Vec<_>) = self.live.keys().partition(|id| waits(id));
+        if took_part.is_empty() {
+            took_part = waiting;
+        }
+        for id in took_part {
+            self.live[&id].outbox.fail(error.clone());
+            self.engine.abort(id);
+            self.forget(id);
+        }
+    }
+
+    fn tell_load(&self) {
+        let scheduler = self.engine.core().scheduler();
+        let cache = scheduler.kv_cache();
+        let usable = cache.num_usable_blocks().max(1);
+        let held = usable - cache.num_free_blocks().min(usable);
+        let permille = u32::try_from(1000 * held / usable).unwrap_or(1000);
+        let running = |id: &&RequestId| {
+            let request = scheduler.request(**id);
+            request.is_some_and(|r| r.status() == RequestStatus::Running)
+        };
+        let num_running = self.live.keys().filter(running).count();
+        self.mailbox.set_load(num_running, permille);
+    }
+
+    /// Ends every stream that is not over.
+    fn close(&mut self, result: Result<(), StreamError>) {
+        let error = result.clone().err().unwrap_or(StreamError::Gone);
+        for submission in self.mailbox.close(result) {
+            submission.outbox.fail(error.clone());
+        }
+        let live: Vec<_> = self.live.keys().copied().collect();
+        for id in live {
+            self.live[&id].outbox.fail(error.clone());
+            self.forget(id);
+        }
+    }
+}
+
+impl<R: ExecuteModel, C: Clock> Drop for EngineDriver<R, C> {
+    fn drop(&mut self) {
+        self.close(Err(StreamError::Gone));
+    }
+}
+
+/// Lets others on this thread run.
+async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

@@ -1,0 +1,261 @@
+//! What handles and streams tell the driver, and what it tells all of them: a bounded queue and a few
+//! words under one lock, with wakers. Knows no engine.
+
+use super::stream::{Outbox, RequestStream, StreamError};
+use super::{HandleOptions, SubmitError};
+use crate::types::{RequestId, SamplingParams, TokenId};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// Whether an engine can compute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Health {
+    /// It can.
+    #[default]
+    Ready,
+    /// Its device was lost and is being replaced; requests wait meanwhile.
+    Recovering,
+    /// It could not go on. All streams have ended and no request is taken.
+    Failed,
+    /// It was shut down.
+    Stopped,
+}
+
+/// What an engine has to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Requests that are not over.
+    pub num_requests: usize,
+    /// Requests that hold blocks of the KV cache and take part in steps.
+    pub num_running: usize,
+    /// Blocks of the KV cache that somebody holds, of a thousand.
+    pub kv_usage_permille: u32,
+    /// Times its device was replaced.
+    pub num_recoveries: usize,
+}
+
+/// How an engine is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Ending {
+    /// When all is answered.
+    Drain,
+    /// At once.
+    Stop,
+}
+
+/// A request on its way to the driver.
+#[derive(Debug)]
+pub(super) struct Submission {
+    pub(super) id: RequestId,
+    pub(super) prompt_token_ids: Vec<TokenId>,
+    pub(super) params: SamplingParams,
+    pub(super) outbox: Arc<Outbox>,
+}
+
+/// What the driver finds.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    pub(super) submissions: VecDeque<Submission>,
+    pub(super) aborts: BTreeSet<RequestId>,
+    /// Streams that were full and were read.
+    pub(super) reads: BTreeSet<RequestId>,
+    pub(super) ending: Option<Ending>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    inbox: Inbox,
+    /// The ending that was taken already.
+    taken: Option<Ending>,
+    next_id: u64,
+    load: Load,
+    health: Health,
+    /// Nobody drives any more; why, unless it was asked for.
+    closed: Option<Result<(), StreamError>>,
+    driver: Option<Waker>,
+    closing: Vec<Waker>,
+}
+
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    options: HandleOptions,
+    max_num_seqs: usize,
+    state: Mutex<State>,
+}
+
+impl Mailbox {
+    pub(super) fn new(options: HandleOptions, max_num_seqs: usize) -> Self {
+        Self {
+            options,
+            max_num_seqs,
+            state: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state and wakes the driver.
+    fn tell<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        let result = change(&mut state);
+        let waker = state.driver.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        result
+    }
+
+    fn room(&self, state: &State) -> Result<(), SubmitError> {
+        match &state.closed {
+            Some(Err(error)) => return Err(error.clone().into()),
+            Some(Ok(())) => return Err(SubmitError::ShuttingDown),
+            None if state.inbox.ending.is_some() => return Err(SubmitError::ShuttingDown),
+            None => {}
+        }
+        let waiting = state.load.num_requests.saturating_sub(self.max_num_seqs);
+        let free_seat = state.load.num_requests < self.max_num_seqs;
+        if !free_seat && waiting >= self.options.max_waiting {
+            return Err(SubmitError::QueueFull {
+                waiting,
+                max_waiting: self.options.max_waiting,
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_room(&self) -> Result<(), SubmitError> {
+        self.room(&self.lock())
+    }
+
+    pub(super) fn submit(
+        self: &Arc<Self>,
+        prompt_token_ids: Vec<TokenId>,
+        params: SamplingParams,
+    ) -> Result<RequestStream, SubmitError> {
+        self.tell(|state| {
+            self.room(state)?;
+            let id = RequestId(state.next_id);
+            state.next_id += 1;
+            state.load.num_requests += 1;
+            let outbox = Arc::new(Outbox::new(params.n, self.options.max_unread_tokens));
+            state.inbox.submissions.push_back(Submission {
+                id,
+                prompt_token_ids,
+                params,
+                outbox: Arc::clone(&outbox),
+            });
+            Ok(RequestStream::new(id, outbox, Arc::clone(self)))
+        })
+    }
+
+    pub(super) fn abort(&self, id: RequestId) {
+        self.tell(|state| {
+            if id.0 < state.next_id && state.closed.is_none() {
+                state.inbox.aborts.insert(id);
+            }
+        });
+    }
+
+    /// A stream that was full has room again.
+    pub(super) fn was_read(&self, id: RequestId) {
+        self.tell(|state| state.inbox.reads.insert(id));
+    }
+
+    pub(super) fn end(&self, ending: Ending) {
+        self.tell(|state| state.inbox.ending = state.inbox.ending.max(Some(ending)));
+    }
+
+    pub(super) fn health(&self) -> Health {
+        self.lock().health
+    }
+
+    pub(super) fn load(&self) -> Load {
+        self.lock().load
+    }
+
+    pub(super) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Result<(), StreamError>> {
+        let mut state = self.lock();
+        match &state.closed {
+            Some(result) => Poll::Ready(result.clone()),
+            None => {
+                if !state.closing.iter().any(|w| w.will_wake(cx.waker())) {
+                    state.closing.push(cx.waker().clone());
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Everything told since the last call. An ending stays.
+    pub(super) fn take(&self) -> Inbox {
+        let mut state = self.lock();
+        let ending = state.inbox.ending;
+        state.taken = ending;
+        let next = Inbox {
+            ending,
+            ..Inbox::default()
+        };
+        std::mem::replace(&mut state.inbox, next)
+    }
+
+    /// Ready when there is something to take.
+    pub(super) fn poll_mail(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        let Inbox {
+            submissions,
+            aborts,
+            reads,
+            ending,
+        } = &state.inbox;
+        let none = submissions.is_empty() && aborts.is_empty() && reads.is_empty();
+        if none && *ending == state.taken {
+            state.driver = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+
+    /// So many requests are over.
+    pub(super) fn forget(&self, num_requests: usize) {
+        self.lock().load.num_requests -= num_requests;
+    }
+
+    pub(super) fn set_load(&self, num_running: usize, kv_usage_permille: u32) {
+        let mut state = self.lock();
+        state.load.num_running = num_running;
+        state.load.kv_usage_permille = kv_usage_permille;
+    }
+
+    pub(super) fn set_health(&self, health: Health) {
+        let mut state = self.lock();
+        if (state.health, health) == (Health::Recovering, Health::Ready) {
+            state.load.num_recoveries += 1;
+        }
+        state.health = health;
+    }
+
+    /// Nobody drives from now on; gives the requests that nobody will look at any more. The first
+    /// reason stays.
+    pub(super) fn close(&self, result: Result<(), StreamError>) -> VecDeque<Submission> {
+        let mut state = self.lock();
+        if state.closed.is_none() {
+            state.health = match result {
+                Ok(()) => Health::Stopped,
+                Err(_) => Health::Failed,
+            };
+            state.closed = Some(result);
+        }
+        let left = std::mem::take(&mut state.inbox.submissions);
+        state.load.num_requests -= left.len();
+        let wakers = std::mem::take(&mut state.closing);
+        drop(state);
+        for waker in wakers {
+            waker.wake();
+        }
+        left
+    }
+}

@@ -1,0 +1,181 @@
+//! The near end of an engine that runs elsewhere: requests in, streams out, from any number of tasks
+//! or threads. Knows no thread and no device; whoever awaits the [`EngineDriver`] does.
+//!
+//! ```text
+//!  EngineHandle ──submit──▶ mailbox ──▶ EngineDriver (owns the LlmEngine, steps it)
+//!  RequestStream ◀── outbox of one request ◀──┘
+//! ```
+
+mod driver;
+#[cfg(test)]
+mod fake_engine;
+#[cfg(test)]
+mod loss_tests;
+mod mailbox;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+pub use driver::{EngineDriver, Turn};
+pub use mailbox::{Health, Load};
+pub use stream::{RequestStream, StreamError};
+
+use super::llm::Prompt;
+use super::sampling_check;
+use crate::error::Error;
+use crate::text::Tokenizer;
+use crate::types::{RequestId, SamplingParams};
+use mailbox::{Ending, Mailbox};
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Bounds of a handle and its streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandleOptions {
+    /// Requests that may wait beside the `max_num_seqs` that can run.
+    pub max_waiting: usize,
+    /// Tokens that may lie unread in one stream before its request is computed no further.
+    pub max_unread_tokens: usize,
+}
+
+impl Default for HandleOptions {
+    fn default() -> Self {
+        Self {
+            max_waiting: 1024,
+            max_unread_tokens: 64,
+        }
+    }
+}
+
+/// Why a request was not taken in.
+#[derive(Clone, Debug, Error)]
+pub enum SubmitError {
+    /// As many wait as may.
+    #[error(
+        "{waiting} requests wait already and {max_waiting} may: try again later, or allow more to wait"
+    )]
+    QueueFull {
+        /// Requests that wait.
+        waiting: usize,
+        /// Requests that may.
+        max_waiting: usize,
+    },
+    /// The engine finishes what it has and takes no more.
+    #[error("the engine is shutting down and takes no more requests")]
+    ShuttingDown,
+    /// The request itself is at fault.
+    #[error(transparent)]
+    Refused(Arc<Error>),
+    /// Nothing drives the engine any more.
+    #[error(transparent)]
+    Closed(#[from] StreamError),
+}
+
+impl SubmitError {
+    fn refused(error: impl Into<Error>) -> Self {
+        Self::Refused(Arc::new(error.into()))
+    }
+}
+
+/// An engine, from anywhere: cheap to clone, and `Send` and `Sync`. When the last clone goes, the
+/// engine finishes what it has and ends.
+#[derive(Clone, Debug)]
+pub struct EngineHandle {
+    mailbox: Arc<Mailbox>,
+    last: Arc<LastHandle>,
+}
+
+/// Shared by all clones of one handle.
+struct LastHandle {
+    mailbox: Arc<Mailbox>,
+    tokenizer: Arc<Tokenizer>,
+    vocab_size: usize,
+}
+
+impl Drop for LastHandle {
+    fn drop(&mut self) {
+        self.mailbox.end(Ending::Drain);
+    }
+}
+
+impl std::fmt::Debug for LastHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LastHandle").finish_non_exhaustive()
+    }
+}
+
+impl EngineHandle {
+    fn new(mailbox: Arc<Mailbox>, tokenizer: Arc<Tokenizer>, vocab_size: usize) -> Self {
+        let last = Arc::new(LastHandle {
+            mailbox: Arc::clone(&mailbox),
+            tokenizer,
+            vocab_size,
+        });
+        Self { mailbox, last }
+    }
+
+    /// Asks for an answer. The prompt's text becomes tokens here, on the caller's time.
+    ///
+    /// # Errors
+    /// [`SubmitError`]: the queue is full, the engine takes no more, or the request means nothing. A
+    /// prompt that does not fit is told as the stream's first item.
+    pub fn submit(
+        &self,
+        prompt: Prompt,
+        params: SamplingParams,
+    ) -> Result<RequestStream, SubmitError> {
+        // Before any work is done for a request that cannot be taken.
+        self.mailbox.check_room()?;
+        let LastHandle {
+            tokenizer,
+            vocab_size,
+            ..
+        } = &*self.last;
+        let ids = prompt
+            .into_token_ids(tokenizer)
+            .map_err(SubmitError::refused)?;
+        sampling_check::check_ids("the prompt", &ids, *vocab_size)
+            .and_then(|()| sampling_check::check(&params, *vocab_size))
+            .map_err(SubmitError::refused)?;
+        self.mailbox.submit(ids, params)
+    }
+
+    /// Ends a request before the next step; its stream says so with
+    /// [`FinishReason::Abort`](crate::types::FinishReason::Abort). Nothing happens if it is over.
+    pub fn abort(&self, id: RequestId) {
+        self.mailbox.abort(id);
+    }
+
+    /// Takes no more requests and ends when those it has are answered.
+    pub fn drain(&self) {
+        self.mailbox.end(Ending::Drain);
+    }
+
+    /// Takes no more requests, aborts all it has, and ends.
+    pub fn stop(&self) {
+        self.mailbox.end(Ending::Stop);
+    }
+
+    /// Resolves when the engine has ended and all streams have what they will get.
+    ///
+    /// # Errors
+    /// It ended because it could not go on.
+    pub async fn closed(&self) -> Result<(), StreamError> {
+        std::future::poll_fn(|cx| self.mailbox.poll_closed(cx)).await
+    }
+
+    /// Whether it can compute.
+    pub fn health(&self) -> Health {
+        self.mailbox.health()
+    }
+
+    /// What it has to do.
+    pub fn load(&self) -> Load {
+        self.mailbox.load()
+    }
+
+    /// The tokenizer of its model.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.last.tokenizer
+    }
+}

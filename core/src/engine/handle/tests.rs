@@ -1,0 +1,228 @@
+//! Handles and their driver: streams, bounds and endings. Knows no thread: one poll after the other.
+
+use super::fake_engine::*;
+use super::{EngineHandle, Health, StreamError, SubmitError, Turn};
+use crate::engine::Prompt;
+use crate::error::Error;
+use crate::sched::RequestError;
+use crate::types::{FinishReason, SamplingParams, TokenId};
+use pollster::block_on;
+use std::collections::BTreeSet;
+use std::task::{Context, Poll, Waker};
+
+#[test]
+fn streams_bring_what_the_engine_does() {
+    const { assert!(size_of::<EngineHandle>() <= 16) };
+    fn is_send<T: Send + Sync>(_: &T) {}
+    let expected = plain();
+    let (mut driver, handle) = engine(&SharedFate::default());
+    let mut streams: Vec<_> = (0..6).map(|index| submit(&handle, index)).collect();
+    is_send(&handle);
+    is_send(&streams);
+    assert_eq!(handle.load().num_requests, 6);
+    assert_eq!(use_up(&mut driver, &mut streams), expected);
+    assert!(streams.iter_mut().all(|s| read(s).is_none()));
+    assert_eq!(handle.load().num_requests, 0);
+    // Nothing was read until all had been said: the same, in one piece.
+    let mut late: Vec<_> = (4..6).map(|index| submit(&handle, index)).collect();
+    let mut pieces = 0;
+    let mut answers: Vec<_> = late.iter().map(|_| Answer::default()).collect();
+    while answers.iter().any(|a| a.finished.is_none()) {
+        while block_on(driver.turn()) == Turn::Stepped {}
+        for (stream, answer) in late.iter_mut().zip(&mut answers) {
+            for piece in read(stream).into_iter().flatten() {
+                answer.take(piece.unwrap());
+                pieces += 1;
+            }
+        }
+    }
+    assert_eq!(answers, expected[4..]);
+    assert!(pieces < 10, "{pieces} pieces");
+    assert_eq!(free_blocks(&driver), 32);
+}
+
+#[test]
+fn several_answers_share_a_stream() {
+    let (mut driver, handle) = engine(&SharedFate::default());
+    let (prompt, params) = request(2);
+    let several = SamplingParams { n: 3, ..params };
+    let mut stream = handle.submit(prompt, several).unwrap();
+    let mut ended = BTreeSet::new();
+    loop {
+        let turn = block_on(driver.turn());
+        for piece in read(&mut stream).into_iter().flatten() {
+            let output = piece.unwrap().output;
+            assert_eq!(output.request_id, stream.id());
+            if output.finished.is_some() {
+                assert!(ended.insert(output.index));
+            }
+        }
+        if turn != Turn::Stepped {
+            break;
+        }
+    }
+    assert_eq!(ended, BTreeSet::from([0, 1, 2]));
+    assert!(read(&mut stream).is_none());
+}
+
+#[test]
+fn whoever_goes_frees_what_it_held() {
+    let expected = plain();
+    for moment in 0..12 {
+        for drops in [true, false] {
+            let (mut driver, handle) = engine(&SharedFate::default());
+            let mut streams: Vec<_> = (0..4).map(|index| submit(&handle, index)).collect();
+            let mut answers: Vec<_> = streams.iter().map(|_| Answer::default()).collect();
+            for _ in 0..moment {
+                block_on(driver.turn());
+                for (stream, answer) in streams.iter_mut().zip(&mut answers) {
+                    for piece in read(stream).into_iter().flatten() {
+                        answer.take(piece.unwrap());
+                    }
+                }
+            }
+            let mut gone = streams.remove(3);
+            let mut its = answers.remove(3);
+            if drops {
+                drop(gone);
+            } else {
+                handle.abort(gone.id());
+                handle.abort(gone.id());
+                block_on(driver.turn());
+                for piece in read(&mut gone).into_iter().flatten() {
+                    its.take(piece.unwrap());
+                }
+                assert_eq!(its.finished, Some(FinishReason::Abort));
+                assert_eq!(its.ids, expected[3].ids[..its.ids.len()]);
+                assert!(read(&mut gone).is_none());
+            }
+            block_on(driver.turn());
+            assert_eq!(handle.load().num_requests, 3);
+            let unfinished = driver.engine().core().scheduler().num_unfinished_requests();
+            assert_eq!(unfinished, 3, "moment {moment}");
+            loop {
+                let turn = block_on(driver.turn());
+                for (stream, answer) in streams.iter_mut().zip(&mut answers) {
+                    for piece in read(stream).into_iter().flatten() {
+                        answer.take(piece.unwrap());
+                    }
+                }
+                if turn != Turn::Stepped {
+                    break;
+                }
+            }
+            assert_eq!(answers, expected[..3], "moment {moment}");
+            assert_eq!(free_blocks(&driver), 32);
+        }
+    }
+}
+
+#[test]
+fn a_full_queue_says_how_full() {
+    let (mut driver, handle) = engine(&SharedFate::default());
+    let mut streams: Vec<_> = (0..8).map(|index| submit(&handle, index % 6)).collect();
+    let (prompt, params) = request(0);
+    let refused = handle.submit(prompt, params).unwrap_err();
+    let SubmitError::QueueFull {
+        waiting,
+        max_waiting,
+    } = refused
+    else {
+        panic!("{refused}");
+    };
+    assert_eq!((waiting, max_waiting), (4, 4));
+    use_up(&mut driver, &mut streams);
+    submit(&handle, 0);
+}
+
+#[test]
+fn what_means_nothing_is_refused_before_it_waits() {
+    let (mut driver, handle) = engine(&SharedFate::default());
+    let (prompt, params) = request(0);
+    let beyond = Prompt::TokenIds(vec![VOCAB as TokenId]);
+    let error = handle.submit(beyond, params.clone()).unwrap_err();
+    assert!(matches!(error, SubmitError::Refused(_)), "{error}");
+    let hot = SamplingParams {
+        temperature: -1.0,
+        ..params.clone()
+    };
+    let error = handle.submit(prompt, hot).unwrap_err().to_string();
+    assert!(error.starts_with("temperature is"), "{error}");
+    // What only the engine can tell comes as the stream's first item.
+    let long = Prompt::TokenIds(vec![1; 300]);
+    let mut stream = handle.submit(long, params).unwrap();
+    assert_eq!(block_on(driver.turn()), Turn::Idle);
+    match read(&mut stream).unwrap().remove(0).unwrap_err() {
+        StreamError::Refused(error) => assert!(matches!(
+            *error,
+            Error::Request(RequestError::PromptTooLong { .. })
+        )),
+        other => panic!("{other}"),
+    }
+    assert!(read(&mut stream).is_none());
+    assert_eq!(handle.load().num_requests, 0);
+}
+
+#[test]
+fn shutting_down_finishes_or_aborts() {
+    let expected = plain();
+    for stops in [false, true] {
+        let (mut driver, handle) = engine(&SharedFate::default());
+        let mut streams: Vec<_> = (0..6).map(|index| submit(&handle, index)).collect();
+        block_on(driver.turn());
+        if stops {
+            handle.stop();
+        } else {
+            handle.drain();
+        }
+        let (prompt, params) = request(0);
+        let refused = handle.submit(prompt, params).unwrap_err();
+        assert!(matches!(refused, SubmitError::ShuttingDown), "{refused}");
+        let answers = use_up(&mut driver, &mut streams);
+        for (answer, expected) in answers.iter().zip(&expected) {
+            if stops {
+                assert_eq!(answer.finished, Some(FinishReason::Abort));
+            } else {
+                assert_eq!(answer, expected);
+            }
+        }
+        assert_eq!(block_on(driver.run()).map_err(|e| e.to_string()), Ok(()));
+        assert_eq!(handle.health(), Health::Stopped);
+        block_on(handle.closed()).unwrap();
+        assert_eq!(free_blocks(&driver), 32);
+    }
+}
+
+#[test]
+fn the_last_handle_lets_it_end() {
+    let (mut driver, handle) = engine(&SharedFate::default());
+    let other = handle.clone();
+    let stream = submit(&handle, 1);
+    drop(handle);
+    while block_on(driver.turn()) == Turn::Stepped {}
+    drop(other);
+    drop(stream);
+    assert_eq!(block_on(driver.turn()), Turn::Ended);
+}
+
+#[test]
+fn an_idle_driver_sleeps_until_asked() {
+    let (mut driver, handle) = engine(&SharedFate::default());
+    let expected = plain();
+    let mut answer = Answer::default();
+    let mut context = Context::from_waker(Waker::noop());
+    {
+        let mut run = std::pin::pin!(driver.run());
+        assert!(run.as_mut().poll(&mut context).is_pending());
+        let mut stream = submit(&handle, 2);
+        while let Some(pieces) = read(&mut stream) {
+            for piece in pieces {
+                answer.take(piece.unwrap());
+            }
+            assert!(run.as_mut().poll(&mut context).is_pending());
+        }
+        handle.stop();
+        assert!(matches!(run.poll(&mut context), Poll::Ready(Ok(()))));
+    }
+    assert_eq!(answer, expected[2]);
+}
