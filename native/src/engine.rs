@@ -1,17 +1,20 @@
 //! An engine for one model on one device of this machine: opened, measured against memory, loaded
 //! with a bar, and its compiled pipelines kept when it goes.
 
-use std::borrow::Cow;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::Context;
 use indicatif::ProgressBar;
 use twoclock_core::config::ModelConfig;
-use twoclock_core::engine::{EngineCore, LlmEngine};
+use twoclock_core::engine::{EngineCore, LlmEngine, RetryPolicy, RunnerFactory};
+use twoclock_core::error::Error;
 use twoclock_core::runner::{KvCacheDtype, MemoryPlan, ModelRunner, RunnerOptions};
 use twoclock_core::sched::SchedulerConfig;
 use twoclock_core::text::Tokenizer;
 use twoclock_core::weights::{Checkpoint, Quantization};
-use twoclock_shaders::executor::Executor;
+use twoclock_shaders::executor::{Executor, ExecutorError};
 
 use crate::clock::HostClock;
 use crate::host_executor::{DeviceChoice, HostExecutor};
@@ -54,7 +57,44 @@ pub fn limits(model: &ModelConfig, max_model_len: Option<usize>) -> SchedulerCon
 /// The engine of a program on this machine.
 pub type HostEngine = LlmEngine<ModelRunner<HostExecutor>, HostClock>;
 
-/// Loads a checkpoint, whose tokenizer this is.
+/// Opens a lost device again and loads the model anew.
+struct HostFactory {
+    checkpoint: Checkpoint,
+    device: DeviceChoice,
+    /// Another adapter would give other bits.
+    adapter_key: Option<String>,
+    caches: PathBuf,
+    config: SchedulerConfig,
+    options: RunnerOptions,
+}
+
+impl RunnerFactory for HostFactory {
+    type Runner = ModelRunner<HostExecutor>;
+
+    async fn create(&mut self) -> Result<Self::Runner, Error> {
+        tracing::warn!("the device was lost: it is opened and the model loaded again");
+        let executor = HostExecutor::open(self.device, Some(&self.caches))?;
+        if executor.adapter_key() != self.adapter_key.as_deref() {
+            let other = format!("the lost device is not back, and {executor} is another");
+            return Err(ExecutorError::NoDevice(other).into());
+        }
+        ModelRunner::load(
+            executor,
+            &self.checkpoint,
+            &self.config,
+            self.options.clone(),
+            |_| (),
+        )
+    }
+
+    async fn wait(&mut self, span: Duration) {
+        // The thread has nothing else to do: it drives this engine.
+        thread::sleep(span);
+    }
+}
+
+/// Loads a checkpoint, whose tokenizer this is. When the device is lost, the engine goes on by itself
+/// on the same one, as soon as it is back.
 ///
 /// # Errors
 /// No such device, a model that does not fit, files that cannot be read, weights that should be
@@ -69,24 +109,41 @@ pub fn load(
     let caches = store.caches();
     let executor = HostExecutor::open(options.device, Some(&caches))?;
     report.detail(&format!("on {executor}"));
-    let mut checkpoint = Cow::Borrowed(checkpoint);
+    let mut checkpoint = checkpoint.clone();
     if let Some(quantization) = options.quantize {
-        checkpoint.to_mut().quantize(quantization)?;
+        checkpoint.quantize(quantization)?;
     }
-    let (checkpoint, model) = (&*checkpoint, &checkpoint.config);
-    let config = limits(model, options.max_model_len);
-    let plan = MemoryPlan::new(executor.caps(), checkpoint, &config, options.kv_cache_dtype)?;
+    let model = checkpoint.config.clone();
+    let config = limits(&model, options.max_model_len);
+    let plan = MemoryPlan::new(
+        executor.caps(),
+        &checkpoint,
+        &config,
+        options.kv_cache_dtype,
+    )?;
     report.detail(&format!("{plan}"));
-    let runner_options = RunnerOptions {
-        memory: memory::budget(executor.caps(), options.memory_mib),
-        kv_cache_dtype: options.kv_cache_dtype,
-        ..RunnerOptions::default()
+    let factory = HostFactory {
+        device: options.device,
+        adapter_key: executor.adapter_key().map(str::to_owned),
+        caches,
+        config: config.clone(),
+        options: RunnerOptions {
+            memory: memory::budget(executor.caps(), options.memory_mib),
+            kv_cache_dtype: options.kv_cache_dtype,
+            ..RunnerOptions::default()
+        },
+        checkpoint,
     };
     let bar: ProgressBar = report.bar("loading", Some(plan.weights));
     let progress = |share: f32| bar.set_position((f64::from(share) * plan.weights as f64) as u64);
-    let runner = ModelRunner::load(executor, checkpoint, &config, runner_options, progress);
+    let HostFactory {
+        checkpoint,
+        options,
+        ..
+    } = &factory;
+    let runner = ModelRunner::load(executor, checkpoint, &config, options.clone(), progress);
     bar.finish_and_clear();
-    let core = EngineCore::new(runner?, HostClock::default(), model, config)
+    let core = EngineCore::new(runner?, HostClock::default(), &model, config)
         .context("the engine cannot be set up")?;
-    Ok(LlmEngine::new(core, tokenizer))
+    Ok(LlmEngine::new(core, tokenizer).with_factory(factory, RetryPolicy::default()))
 }

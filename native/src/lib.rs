@@ -15,6 +15,7 @@ pub mod conversation;
 pub mod devices;
 pub mod download;
 pub mod engine;
+pub mod engine_thread;
 pub mod eval;
 pub mod files;
 pub mod host_executor;
