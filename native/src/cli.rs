@@ -9,6 +9,10 @@ use twoclock_core::weights::Quantization;
 
 use crate::host_executor::DeviceChoice;
 
+mod embed;
+
+pub use embed::{EmbedArgs, Pooling};
+
 /// Runs large language models on the GPU, through WebGPU's shading language.
 #[derive(Debug, Parser)]
 #[command(name = "twoclock", version, about = ABOUT, after_help = EXAMPLES)]
@@ -34,6 +38,8 @@ Examples:
   twoclock run -m hf:ORG/REPO  talk with a model of the Hugging Face hub
   twoclock eval -m smollm2 --text book.txt
                                how well it predicts a text
+  twoclock embed -m smollm2 -p TEXT
+                               a text as a vector
   twoclock devices             show what it can run on here
   twoclock list                show the models here, and what can be pulled
   twoclock inspect -m smollm2  show what it is
@@ -96,6 +102,9 @@ Longer texts are scored in windows of the context.")]
         #[command(flatten)]
         engine: EngineArgs,
     },
+    /// Turn texts into vectors, to be compared: near ones mean alike.
+    #[command(after_help = embed::EXAMPLES)]
+    Embed(Box<EmbedArgs>),
     /// Show what a model can run on here.
     #[command(after_help = "\
 Examples:

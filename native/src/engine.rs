@@ -32,6 +32,8 @@ pub struct EngineOptions {
     pub device: DeviceChoice,
     /// Type of cached keys and values.
     pub kv_cache_dtype: KvCacheDtype,
+    /// Sequences that are computed together; `None` is one.
+    pub max_num_seqs: Option<usize>,
     /// Longest sequence; `None` is the model's own, at most 4096.
     pub max_model_len: Option<usize>,
     /// Memory the model may take, MiB.
@@ -114,7 +116,8 @@ pub fn load(
         checkpoint.quantize(quantization)?;
     }
     let model = checkpoint.config.clone();
-    let config = limits(&model, options.max_model_len);
+    let mut config = limits(&model, options.max_model_len);
+    config.max_num_seqs = options.max_num_seqs.unwrap_or(config.max_num_seqs);
     let plan = MemoryPlan::new(
         executor.caps(),
         &checkpoint,

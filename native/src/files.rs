@@ -248,13 +248,10 @@ impl ModelFiles for Folder {
     fn open(&self, file: &str) -> io::Result<Option<Arc<dyn ByteSource>>> {
         // Names come out of the folder's own files and must not lead out of it.
         let mut parts = Path::new(file).components();
-        if !matches!(
-            (parts.next(), parts.next()),
-            (Some(Component::Normal(_)), None)
-        ) {
+        if file.is_empty() || !parts.all(|part| matches!(part, Component::Normal(_))) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("{file:?} is no plain file name"),
+                format!("{file:?} is no name of a file in the folder"),
             ));
         }
         match MappedFile::open(&self.path.join(file)) {

@@ -7,12 +7,14 @@ use twoclock_core::weights::gguf::PartName;
 use crate::hub_reference::{HubReference, is_plain};
 
 /// Files besides the weights that a model folder may have; the first is its mark.
-const FOLDER_FILES: [&str; 6] = [
+const FOLDER_FILES: [&str; 8] = [
     "config.json",
     "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
     "chat_template.jinja",
+    "modules.json",
+    "1_Pooling/config.json",
     "model.safetensors.index.json",
 ];
 
@@ -297,8 +299,9 @@ mod tests {
             "onnx/model.safetensors",
             "tokenizer.json",
             "../tokenizer_config.json",
+            "1_Pooling/config.json",
         ];
-        let expected = [files[1], files[7], files[5], files[3], files[4]];
+        let expected = [files[1], files[7], files[9], files[5], files[3], files[4]];
         assert_eq!(
             choose("hf:a/b", &files),
             Ok(ModelFileNames::Folder(

@@ -14,6 +14,7 @@ pub mod clock;
 pub mod conversation;
 pub mod devices;
 pub mod download;
+pub mod embed;
 pub mod engine;
 pub mod engine_thread;
 pub mod eval;

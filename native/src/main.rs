@@ -12,8 +12,9 @@ use std::process::ExitCode;
 use clap::Parser;
 use serde_json::json;
 use twoclock::catalogue;
-use twoclock::cli::{Cli, Command, EngineArgs, GenerationConfig, RunArgs, SamplingArgs};
+use twoclock::cli::{Cli, Command, EmbedArgs, EngineArgs, GenerationConfig, RunArgs, SamplingArgs};
 use twoclock::devices;
+use twoclock::embed;
 use twoclock::engine::{self, EngineOptions};
 use twoclock::eval;
 use twoclock::inspect;
@@ -109,6 +110,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
                 ))?;
             }
         }
+        Command::Embed(args) => embed_texts(args, &models)?,
         Command::Devices { json } => {
             let found = devices::find();
             if *json {
@@ -178,6 +180,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
 fn engine_options(args: &EngineArgs) -> EngineOptions {
     EngineOptions {
         device: args.device.unwrap_or_default(),
+        max_num_seqs: None,
         max_model_len: args.max_model_len,
         memory_mib: args.memory,
         quantize: args.quantize,
@@ -239,6 +242,28 @@ fn run_model(args: &RunArgs, models: &Models<'_>) -> anyhow::Result<()> {
     let checkpoint = models.find(&args.model)?.open()?;
     options.sampling = sampling_params(&args.sampling, &checkpoint.generation, args.logprobs);
     run::run(&checkpoint, options, models.store, models.report)
+}
+
+fn embed_texts(args: &EmbedArgs, models: &Models<'_>) -> anyhow::Result<()> {
+    let texts = embed::texts(args)?;
+    let checkpoint = models.find(&args.model)?.open()?;
+    let params = embed::pooling_params(args, &checkpoint)?;
+    let tokenizer = Tokenizer::from_assets(&checkpoint.text)?;
+    let options = EngineOptions {
+        max_num_seqs: Some(embed::TOGETHER),
+        ..engine_options(&args.engine)
+    };
+    let (store, report) = (models.store, models.report);
+    let mut engine = engine::load(&checkpoint, tokenizer, &options, store, report)?;
+    let shown = embed::embed(&mut engine, &texts, &params, |index, embedding| {
+        let line = match args.json {
+            true => embed::as_json(index, embedding).to_string(),
+            false => embed::as_text(embedding),
+        };
+        Ok(output::print(&format!("{line}\n"))?)
+    });
+    engine.core().runner().executor().save_pipelines();
+    shown
 }
 
 fn list(store: &Store, as_json: bool) -> anyhow::Result<()> {

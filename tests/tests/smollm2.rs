@@ -12,7 +12,7 @@ use twoclock_core::engine::{EngineCore, LlmEngine, Prompt};
 use twoclock_core::runner::{ModelRunner, RunnerOptions};
 use twoclock_core::sched::SchedulerConfig;
 use twoclock_core::text::{ChatTemplate, Tokenizer};
-use twoclock_core::types::{FinishReason, SamplingParams};
+use twoclock_core::types::{FinishReason, PoolingParams, PoolingType, SamplingParams};
 use twoclock_core::weights::Checkpoint;
 use twoclock_tests::{LogitsBits, Reference, Share, generate, gpu, model_of_variable};
 
@@ -178,5 +178,56 @@ fn a_second_turn_computes_only_what_is_new() {
         let kept = completion.finish_reason == Some(FinishReason::Stop);
         before = [ids, &drawn[..drawn.len() - usize::from(!kept)]].concat();
         session.push(Message::assistant(answer.text));
+    }
+}
+
+/// Two pairs of sentences that say the same in other words: each is nearest to its like.
+#[test]
+fn sentences_that_mean_alike_have_near_embeddings() {
+    let checkpoint = checkpoint();
+    let tokenizer = Tokenizer::from_assets(&checkpoint.text).expect("a tokenizer");
+    let config = SchedulerConfig::default();
+    let (mut gpu, options) = (gpu(), RunnerOptions::default());
+    let runner = ModelRunner::load(&mut *gpu, &checkpoint, &config, options, |_| ());
+    let runner = runner.expect("loads");
+    let clock = ManualClock::default();
+    let core = EngineCore::new(runner, clock, &checkpoint.config, config).expect("an engine");
+    let mut engine = LlmEngine::new(core, tokenizer);
+    let texts = [
+        "A cat sleeps on the warm sofa.",
+        "The kitten is napping on the couch.",
+        "The central bank raised interest rates again.",
+        "Borrowing money became more expensive this month.",
+    ];
+    for pooling in [PoolingType::Last, PoolingType::Mean] {
+        let params = PoolingParams {
+            pooling,
+            ..PoolingParams::default()
+        };
+        let prompts = texts.map(|text| (Prompt::Text(text.to_owned()), params.clone()));
+        let embeddings = pollster::block_on(engine.embed(prompts.to_vec())).expect("a device");
+        let vectors: Vec<Vec<f32>> = embeddings
+            .into_iter()
+            .map(|e| e.expect("an embedding").values)
+            .collect();
+        let cosine = |a: usize, b: usize| -> f32 {
+            let pairs = vectors[a].iter().zip(&vectors[b]);
+            pairs.map(|(x, y)| x * y).sum()
+        };
+        for (text, like, others) in [
+            (0, 1, [2, 3]),
+            (1, 0, [2, 3]),
+            (2, 3, [0, 1]),
+            (3, 2, [0, 1]),
+        ] {
+            for other in others {
+                let (near, far) = (cosine(text, like), cosine(text, other));
+                assert!(
+                    near > far + 0.02,
+                    "{pooling:?}: {near}, {far}: {}",
+                    texts[text]
+                );
+            }
+        }
     }
 }

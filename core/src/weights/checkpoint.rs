@@ -13,6 +13,7 @@ use super::gguf::Gguf;
 use super::names::{
     ROPE_FACTORS, ROPE_FREQS, canonical, expected_tensors, fused, hf_name, is_derived, is_router,
 };
+use super::pooling::PoolingDefaults;
 use super::safetensors::{open, open_if_there, read_directory};
 use super::source::{ByteSource, ModelFiles, read_all};
 use super::tensor::TensorInfo;
@@ -94,6 +95,8 @@ pub struct Checkpoint {
     pub text: TextAssets,
     /// What its `generation_config.json` recommends for the draw of tokens.
     pub generation: GenerationDefaults,
+    /// How its files have embeddings made of texts.
+    pub pooling: PoolingDefaults,
     /// For whoever asks what this is.
     pub metadata: CheckpointMetadata,
 }
@@ -164,7 +167,7 @@ impl Checkpoint {
             let value = gguf.metadata.get(key)?;
             value.as_str().map(str::to_owned)
         };
-        Self::new(
+        let checkpoint = Self::new(
             file,
             config,
             tensors,
@@ -179,7 +182,11 @@ impl Checkpoint {
                 string("general.name"),
                 string("general.license"),
             ],
-        )
+        )?;
+        Ok(Self {
+            pooling: PoolingDefaults::gguf(gguf)?,
+            ..checkpoint
+        })
     }
 
     /// Reads `config.json`, `generation_config.json`, the tokenizer files and the headers of the
@@ -230,6 +237,7 @@ impl Checkpoint {
         let defaults = generation.map(|value| GenerationDefaults::read(GENERATION, &value));
         Ok(Self {
             generation: defaults.transpose()?.unwrap_or_default(),
+            pooling: PoolingDefaults::hf(files)?,
             ..checkpoint
         })
     }
@@ -292,6 +300,7 @@ impl Checkpoint {
             tensors,
             text,
             generation: GenerationDefaults::default(),
+            pooling: PoolingDefaults::default(),
         })
     }
 

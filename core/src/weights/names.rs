@@ -86,8 +86,13 @@ fn plain_number(text: &str) -> Option<u32> {
     (number.to_string() == text).then_some(number)
 }
 
-/// A Hugging Face name as the engine has it: Mixtral's experts have names of their own.
+/// A Hugging Face name as the engine has it: Mixtral's experts have names of their own, and models of
+/// embeddings, which have no head, leave out what tells the rest from it.
 pub fn canonical(hf: &str) -> String {
+    const BODY: [&str; 3] = ["layers.", "embed_tokens.", "norm."];
+    if BODY.iter().any(|part| hf.starts_with(part)) {
+        return canonical(&format!("model.{hf}"));
+    }
     let Some((layer, rest)) = hf.split_once(".block_sparse_moe.") else {
         return hf.to_owned();
     };
