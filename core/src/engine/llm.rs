@@ -193,7 +193,8 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
         Ok(outputs)
     }
 
-    /// Steps until all these prompts have their embeddings, in their order, as [`EngineCore::embed`].
+    /// Steps until all these prompts have their embeddings, in their order, as [`EngineCore::embed`]. A
+    /// lost device is replaced as in [`step`](Self::step).
     ///
     /// # Errors
     /// The device's, as a whole; a prompt's own in its place.
@@ -212,7 +213,16 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
                 Err(error) => refused.push(Some(error)),
             }
         }
-        let mut embeddings = self.core.embed(requests).await?.into_iter();
+        let embeddings = loop {
+            match self.core.embed(requests.clone()).await {
+                Err(error) if error.is_device_lost() && self.factory.is_some() => {
+                    self.recover(error).await?;
+                }
+                other => break other?,
+            }
+        };
+        self.attempts = 0;
+        let mut embeddings = embeddings.into_iter();
         let answers = refused.into_iter().map(|refused| match refused {
             Some(error) => Err(error.into()),
             None => Ok(embeddings.next().expect("one for each request")?),

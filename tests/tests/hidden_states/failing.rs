@@ -54,6 +54,10 @@ impl<E: Executor> Executor for Failing<E> {
         self.inner.launch(program, args)
     }
 
+    fn release(&mut self) {
+        self.inner.release();
+    }
+
     fn read(
         &mut self,
         buffer: BufferId,

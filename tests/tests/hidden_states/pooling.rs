@@ -3,7 +3,7 @@
 use crate::failing::Failing;
 use crate::{PLAIN, engine, golden, limits};
 use twoclock_core::engine::Embedding;
-use twoclock_core::runner::RunnerOptions;
+use twoclock_core::runner::{ModelRunner, RunnerOptions};
 use twoclock_core::sched::{PreemptionMode, RequestError, SchedulerConfig};
 use twoclock_core::types::{PoolingParams, PoolingType, SamplingParams};
 use twoclock_shaders::cpu::CpuExecutor;
@@ -200,6 +200,38 @@ fn a_step_computed_again_sums_nothing_twice() {
     // Three chunks of body, pooling and head.
     for fail_at in 1..=9 {
         assert_eq!(run(fail_at), (plain.clone(), true), "launch {fail_at}");
+    }
+}
+
+#[test]
+fn another_device_computes_what_a_lost_one_began() {
+    let checkpoint = golden("models/mistral_full");
+    let load = || {
+        let (executor, options) = (CpuExecutor::default(), RunnerOptions::default());
+        ModelRunner::load(executor, &checkpoint, &limits(4), options, |_| ()).expect("loads")
+    };
+    for pooling in BOTH {
+        let run = |lost_after| {
+            let (executor, options) = (CpuExecutor::default(), RunnerOptions::default());
+            let mut engine = engine(executor, &checkpoint, limits(4), options);
+            let id = engine.add_pooling_request(prompt(19), params(pooling));
+            id.expect("fits");
+            let (mut embedding, mut steps) = (None, 0);
+            while engine.has_unfinished_requests() {
+                if steps == lost_after {
+                    engine.replace_runner(load());
+                }
+                steps += 1;
+                for output in pollster::block_on(engine.step()).expect("a device") {
+                    embedding = output.embedding.or(embedding);
+                }
+            }
+            (embedding.expect("an embedding"), steps)
+        };
+        let (plain, steps) = run(usize::MAX);
+        let (again, more) = run(3);
+        assert!(more > steps);
+        assert_eq!(again, plain, "{pooling:?}");
     }
 }
 
