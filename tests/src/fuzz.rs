@@ -124,17 +124,23 @@ pub fn safetensors_index(bytes: &[u8]) {
     ]);
 }
 
-/// The bytes are a `config.json` and, after a NUL, a `generation_config.json`.
+/// The bytes are a `config.json` and, each after a NUL where it is not empty, a
+/// `generation_config.json`, a `modules.json` and a pooling's configuration.
 pub fn config(bytes: &[u8]) {
-    let mut parts = bytes.splitn(2, |&byte| byte == 0);
+    let mut parts = bytes.splitn(4, |&byte| byte == 0);
     let config = parts.next().unwrap_or_default().to_vec();
     let mut files = vec![
         ("config.json", config),
         ("model.safetensors", TENSORS.to_vec()),
     ];
-    if let Some(generation) = parts.next() {
-        files.push(("generation_config.json", generation.to_vec()));
-    }
+    let others = [
+        "generation_config.json",
+        "modules.json",
+        "1_Pooling/config.json",
+    ];
+    let others = others.into_iter().zip(parts);
+    let there = others.filter(|(_, part)| !part.is_empty());
+    files.extend(there.map(|(name, part)| (name, part.to_vec())));
     hf(files);
 }
 

@@ -130,6 +130,41 @@ fn the_same_bits_however_served() {
     check_bits(&mut *gpu(), &[1]);
 }
 
+/// What is not asked for is not recorded, by a program of its own.
+#[test]
+fn a_step_records_what_is_asked_for() {
+    let checkpoint = golden("models/mistral_full");
+    let executor = CpuExecutor::default();
+    let mut engine = engine(executor, &checkpoint, limits(1), options(taps()));
+    let params = SamplingParams {
+        max_tokens: 0,
+        ..SamplingParams::default()
+    };
+    engine.add_request(vec![5, 6, 7], params).expect("fits");
+    let mut step = |taps: &Taps| {
+        engine.runner_mut().record(taps).expect("loaded with them");
+        pollster::block_on(engine.step()).expect("a device");
+        let all = self::taps();
+        engine.runner_mut().record(&all).expect("loaded with them");
+        [Tap::Layer(1), Tap::Hidden].map(|tap| {
+            let rows = engine.runner_mut().read_tap(tap, 0..1);
+            pollster::block_on(rows).expect("there is a buffer")
+        })
+    };
+    let hidden = Taps {
+        layers: Vec::new(),
+        hidden: true,
+    };
+    let [layer, first] = step(&hidden);
+    assert_eq!(layer, vec![0.0; 64]);
+    let [layer, second] = step(&taps());
+    assert!(layer.iter().any(|v| *v != 0.0));
+    assert!(first != second && first.iter().any(|v| *v != 0.0));
+    let [kept, third] = step(&hidden);
+    assert_eq!(kept, layer);
+    assert_ne!(third, second);
+}
+
 #[test]
 fn taps_are_counted_chosen_and_refused_by_name() {
     let checkpoint = golden("models/mistral_full");
