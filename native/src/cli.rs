@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use twoclock_core::runner::KvCacheDtype;
 use twoclock_core::weights::Quantization;
 
+use crate::batch::args::BatchArgs;
 use crate::host_executor::DeviceChoice;
 
 mod embed;
@@ -36,6 +37,8 @@ Examples:
   twoclock pull smollm2        bring a small model onto this machine
   twoclock run -m smollm2      talk with it
   twoclock run -m hf:ORG/REPO  talk with a model of the Hugging Face hub
+  twoclock batch -m smollm2 in.jsonl out.jsonl
+                               answer a file of requests, many at once
   twoclock eval -m smollm2 --text book.txt
                                how well it predicts a text
   twoclock embed -m smollm2 -p TEXT
@@ -82,6 +85,9 @@ Examples:
 
 The prompt is put into the model's chat template, unless --raw. Answers come token by token.")]
     Run(Box<RunArgs>),
+    /// Answer a file of requests, many at once.
+    #[command(after_help = crate::batch::args::EXAMPLES)]
+    Batch(Box<BatchArgs>),
     /// Measure how well a model predicts a text: mean negative log-probability and perplexity.
     #[command(after_help = "\
 Example:

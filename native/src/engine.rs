@@ -11,7 +11,7 @@ use twoclock_core::config::ModelConfig;
 use twoclock_core::engine::{EngineCore, LlmEngine, RetryPolicy, RunnerFactory};
 use twoclock_core::error::Error;
 use twoclock_core::runner::{KvCacheDtype, MemoryPlan, ModelRunner, RunnerOptions};
-use twoclock_core::sched::SchedulerConfig;
+use twoclock_core::sched::{PreemptionMode, SchedulerConfig};
 use twoclock_core::text::Tokenizer;
 use twoclock_core::weights::{Checkpoint, Quantization};
 use twoclock_shaders::executor::{Executor, ExecutorError};
@@ -40,6 +40,44 @@ pub struct EngineOptions {
     pub memory_mib: Option<u64>,
     /// What unquantized weights are turned into.
     pub quantize: Option<Quantization>,
+    /// How many share it; `None` is one user, one request after the other.
+    pub serving: Option<ServingLimits>,
+}
+
+/// How requests share an engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServingLimits {
+    /// Most sequences in one step.
+    pub max_num_seqs: usize,
+    /// Most tokens in one step.
+    pub max_num_batched_tokens: usize,
+    /// Tokens the KV cache holds; `None` is four of the longest sequences.
+    pub kv_cache_tokens: Option<usize>,
+    /// Whether requests share the blocks of equal beginnings.
+    pub enable_prefix_caching: bool,
+    /// What becomes of preempted requests.
+    pub preemption_mode: PreemptionMode,
+    /// Host memory for pages of preempted requests, bytes.
+    pub swap_space_bytes: u64,
+}
+
+impl ServingLimits {
+    /// The limits of one user, widened for many.
+    fn widen(&self, one: SchedulerConfig) -> SchedulerConfig {
+        let longest = one
+            .max_model_len
+            .saturating_mul(self.max_num_seqs.clamp(1, 4));
+        let tokens = self.kv_cache_tokens.unwrap_or(longest);
+        SchedulerConfig {
+            max_num_seqs: self.max_num_seqs,
+            max_num_batched_tokens: self.max_num_batched_tokens,
+            num_blocks: tokens.div_ceil(one.block_size).saturating_add(1),
+            enable_prefix_caching: self.enable_prefix_caching,
+            preemption_mode: self.preemption_mode,
+            swap_space_bytes: self.swap_space_bytes,
+            ..one
+        }
+    }
 }
 
 /// Limits for one user, and sequences of at most so many tokens.
@@ -118,6 +156,10 @@ pub fn load(
     let model = checkpoint.config.clone();
     let mut config = limits(&model, options.max_model_len);
     config.max_num_seqs = options.max_num_seqs.unwrap_or(config.max_num_seqs);
+    let config = match &options.serving {
+        Some(serving) => serving.widen(config),
+        None => config,
+    };
     let plan = MemoryPlan::new(
         executor.caps(),
         &checkpoint,

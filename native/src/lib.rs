@@ -8,6 +8,8 @@
 )]
 
 pub mod answer;
+pub mod bad_words;
+pub mod batch;
 pub mod catalogue;
 pub mod cli;
 pub mod clock;
@@ -31,6 +33,7 @@ pub mod inspect;
 pub mod interrupt;
 pub mod memory;
 pub mod models;
+pub mod openai;
 pub mod output;
 pub mod pull;
 pub mod render;

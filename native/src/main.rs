@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use serde_json::json;
+use twoclock::batch;
 use twoclock::catalogue;
 use twoclock::cli::{Cli, Command, EmbedArgs, EngineArgs, GenerationConfig, RunArgs, SamplingArgs};
 use twoclock::devices;
@@ -74,6 +75,14 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             output::print(&format!("{}\n", model.path().display()))?;
         }
         Command::Run(args) => run_model(args, &models)?,
+        Command::Batch(args) => {
+            let checkpoint = models.find(&args.model)?.open()?;
+            let options = EngineOptions {
+                serving: Some(args.serving.limits()),
+                ..engine_options(&args.engine)
+            };
+            batch::run(&checkpoint, args, &options, &store, &report)?;
+        }
         Command::Eval {
             model,
             text,
@@ -184,6 +193,7 @@ fn engine_options(args: &EngineArgs) -> EngineOptions {
         max_model_len: args.max_model_len,
         memory_mib: args.memory,
         quantize: args.quantize,
+        serving: None,
         kv_cache_dtype: args.kv_cache_dtype,
     }
 }

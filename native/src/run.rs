@@ -11,6 +11,7 @@ use twoclock_core::types::{FinishReason, SamplingParams, TokenId};
 use twoclock_core::weights::Checkpoint;
 
 use crate::answer::{answer, as_json};
+use crate::bad_words::bad_words;
 use crate::conversation;
 use crate::engine::{self, EngineOptions};
 use crate::host_time;
@@ -85,15 +86,7 @@ pub fn run(
     } else {
         Tokenizer::from_assets(&checkpoint.text)?
     };
-    for word in &options.bad_words {
-        // Inside a text a word mostly begins with its space.
-        for text in [word.clone(), format!(" {word}")] {
-            let ids = tokenizer.encode(&text, false, false)?;
-            if !ids.is_empty() {
-                options.sampling.bad_words.push(ids);
-            }
-        }
-    }
+    options.sampling.bad_words = bad_words(&tokenizer, &options.bad_words)?;
     let prompt = match &options.ask {
         Ask::Conversation if options.json => {
             bail!("--json needs a prompt: give -p, -f or --prompt-ids");

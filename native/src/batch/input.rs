@@ -1,0 +1,231 @@
+//! The file of requests: read once to know what is in it, and line by line while it is worked on, so
+//! that it may be larger than memory. Knows the lines' frame and not their bodies.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::store::human_bytes;
+use crate::text_input::MAX_TEXT;
+
+/// Why a file of requests or answers cannot be used.
+#[derive(Debug, Error)]
+pub enum BatchError {
+    /// The host refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the host said.
+        source: io::Error,
+    },
+    /// A line that no request can be.
+    #[error("{}, line {line}: {cause}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong, and what would do.
+        cause: String,
+    },
+}
+
+/// Where a request stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Entry {
+    /// Its line, counted from 1.
+    pub line: usize,
+    /// Its first byte.
+    offset: u64,
+    /// Seconds from the start at which it comes; at once where it does not say.
+    pub arrival: Option<f64>,
+}
+
+/// A request's frame.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Framed {
+    /// Its name.
+    pub custom_id: String,
+    /// HTTP's.
+    #[serde(default)]
+    pub method: Value,
+    /// Path of the endpoint.
+    #[serde(default)]
+    pub url: Value,
+    /// What is asked.
+    #[serde(default)]
+    pub body: Value,
+}
+
+/// What must be known of every line.
+#[derive(Deserialize)]
+struct Head {
+    custom_id: String,
+    arrival_s: Option<f64>,
+}
+
+/// Requests that have no answer yet.
+#[derive(Debug)]
+pub struct Input {
+    path: PathBuf,
+    file: BufReader<File>,
+    entries: Vec<Entry>,
+    num_done: usize,
+}
+
+impl Input {
+    /// Reads the frame of every line; those of `done` are passed over.
+    ///
+    /// # Errors
+    /// [`BatchError`], naming the first line that is no request, has no name or has another's.
+    pub fn scan(path: &Path, done: &HashSet<String>) -> Result<Self, BatchError> {
+        let io = |source| BatchError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let file = File::open(path).map_err(io)?;
+        if !file.metadata().map_err(io)?.is_file() {
+            return Err(io(io::Error::other("it is no regular file")));
+        }
+        let mut lines = Lines::new(path, BufReader::new(file));
+        let mut entries = Vec::new();
+        let mut names: HashMap<String, usize> = HashMap::new();
+        let mut num_done = 0;
+        while let Some((line, offset, text)) = lines.next()? {
+            let wrong = |cause: String| lines_error(path, line, cause);
+            if text.trim_ascii().is_empty() {
+                continue;
+            }
+            let head: Head = serde_json::from_slice(text)
+                .map_err(|e| wrong(format!("it is no request: {}", without_place(&e))))?;
+            if let Some(first) = names.insert(head.custom_id.clone(), line) {
+                let id = head.custom_id;
+                return Err(wrong(format!(
+                    "custom_id {id:?} is that of line {first} too: give each its own"
+                )));
+            }
+            if head.arrival_s.is_some_and(|s| !(0.0..1e9).contains(&s)) {
+                return Err(wrong(
+                    "arrival_s must be from 0 to a billion seconds".into(),
+                ));
+            }
+            if done.contains(&head.custom_id) {
+                num_done += 1;
+                continue;
+            }
+            entries.push(Entry {
+                line,
+                offset,
+                arrival: head.arrival_s,
+            });
+        }
+        entries.sort_by(|a, b| {
+            let arrival = |e: &Entry| e.arrival.unwrap_or(0.0);
+            arrival(a).total_cmp(&arrival(b))
+        });
+        Ok(Self {
+            path: path.to_owned(),
+            file: lines.file,
+            entries,
+            num_done,
+        })
+    }
+
+    /// The requests, in the order they come.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Requests that had answers.
+    pub fn num_done(&self) -> usize {
+        self.num_done
+    }
+
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// The file is no longer what it was.
+    pub fn read(&mut self, entry: Entry) -> Result<Framed, BatchError> {
+        let io = |source| BatchError::Io {
+            path: self.path.clone(),
+            source,
+        };
+        self.file.seek(SeekFrom::Start(entry.offset)).map_err(io)?;
+        let mut text = Vec::new();
+        let bounded = self.file.by_ref().take(MAX_TEXT + 1);
+        { bounded }.read_until(b'\n', &mut text).map_err(io)?;
+        serde_json::from_slice(&text).map_err(|_| {
+            lines_error(
+                &self.path,
+                entry.line,
+                "it changed while it was read".into(),
+            )
+        })
+    }
+}
+
+fn lines_error(path: &Path, line: usize, cause: String) -> BatchError {
+    BatchError::Line {
+        path: path.to_owned(),
+        line,
+        cause,
+    }
+}
+
+/// What serde says, without its own line number: each line is a text of its own.
+pub(super) fn without_place(error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    match said.rfind(" at line ") {
+        Some(end) => format!("{} (column {})", &said[..end], error.column()),
+        None => said,
+    }
+}
+
+/// The lines of a file, each bounded, with where they stand.
+pub(super) struct Lines<'a> {
+    path: &'a Path,
+    file: BufReader<File>,
+    text: Vec<u8>,
+    line: usize,
+    offset: u64,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(path: &'a Path, file: BufReader<File>) -> Self {
+        Self {
+            path,
+            file,
+            text: Vec::new(),
+            line: 0,
+            offset: 0,
+        }
+    }
+
+    /// The next line with its number, counted from 1, its first byte and its end, if it has one.
+    pub(super) fn next(&mut self) -> Result<Option<(usize, u64, &[u8])>, BatchError> {
+        self.text.clear();
+        let bounded = self.file.by_ref().take(MAX_TEXT + 1);
+        let read = { bounded }.read_until(b'\n', &mut self.text);
+        let read = read.map_err(|source| BatchError::Io {
+            path: self.path.to_owned(),
+            source,
+        })?;
+        if read == 0 {
+            return Ok(None);
+        }
+        self.line += 1;
+        if read as u64 > MAX_TEXT {
+            let cause = format!("it is longer than {}", human_bytes(MAX_TEXT));
+            return Err(lines_error(self.path, self.line, cause));
+        }
+        let offset = self.offset;
+        self.offset += read as u64;
+        Ok(Some((self.line, offset, &self.text)))
+    }
+}

@@ -1,0 +1,305 @@
+//! Working through the requests: as many in the engine as keep it busy, each at its time, answers
+//! written as they are ready. Knows the engine and no terminal.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use pollster::block_on;
+use twoclock_core::clock::Clock;
+use twoclock_core::engine::{Completion, LlmEngine, Prompt, RequestMetrics, RequestOutput};
+use twoclock_core::error::Error;
+use twoclock_core::runner::ExecuteModel;
+use twoclock_core::text::{ChatTemplate, Tokenizer};
+use twoclock_core::types::{FinishReason, RequestId, SamplingParams, TokenId};
+use twoclock_core::weights::GenerationDefaults;
+
+use super::answers::Answers;
+use super::input::{BatchError, Entry, Framed, Input};
+use super::summary::Summary;
+use crate::openai::{Asked, Choice, Endpoint, Refusal, Serving, Usage, error_body, response};
+
+/// Engine and surroundings of a batch.
+pub struct Job<'a, R: ExecuteModel, C: Clock> {
+    /// What answers.
+    pub engine: &'a mut LlmEngine<R, C>,
+    /// The model's chat template, where it has one.
+    pub template: Option<&'a ChatTemplate>,
+    /// What the model recommends.
+    pub defaults: &'a GenerationDefaults,
+    /// The model's name, for requests that give none.
+    pub model: &'a str,
+    /// Whether to stop; asked between steps.
+    pub interrupted: &'a dyn Fn() -> bool,
+    /// Lets a moment pass while no request's time has come.
+    pub rest: &'a dyn Fn(),
+    /// Told how many requests are over.
+    pub told: &'a dyn Fn(usize),
+}
+
+/// A line whose answers are being computed.
+struct Open {
+    custom_id: String,
+    endpoint: Endpoint,
+    /// When it was due, where it said so; it may have been taken in a step later.
+    arrival: Option<Duration>,
+    model: String,
+    requests: Vec<RequestId>,
+    /// `n` for each request, in order.
+    choices: Vec<Choice>,
+}
+
+impl Open {
+    fn is_over(&self) -> bool {
+        let mut choices = self.choices.iter();
+        choices.all(|choice| choice.completion.finish_reason.is_some())
+    }
+}
+
+/// All that is going on.
+struct Work<'a> {
+    answers: &'a mut Answers,
+    summary: &'a mut Summary,
+    /// By line.
+    open: BTreeMap<usize, Open>,
+    /// The line of each request, and its first choice there.
+    places: BTreeMap<RequestId, (usize, usize)>,
+    num_over: usize,
+}
+
+impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
+    /// Answers all of `input`.
+    ///
+    /// # Errors
+    /// A file's, or the device's.
+    pub fn run(
+        mut self,
+        mut input: Input,
+        answers: &mut Answers,
+        summary: &mut Summary,
+    ) -> anyhow::Result<()> {
+        let mut work = Work {
+            answers,
+            summary,
+            open: BTreeMap::new(),
+            places: BTreeMap::new(),
+            num_over: 0,
+        };
+        let entries = input.entries().to_vec();
+        let mut entries = entries.into_iter().peekable();
+        let start = self.engine.core().clock().now();
+        let since = |engine: &LlmEngine<R, C>| engine.core().clock().now().saturating_sub(start);
+        // What comes at once waits in the file and not in memory.
+        let enough = 2 * self.engine.core().scheduler().config().max_num_seqs;
+        loop {
+            if (self.interrupted)() {
+                work.summary.interrupted = work.open.len() + entries.len();
+                self.give_up(&work);
+                break;
+            }
+            let now = since(self.engine).as_secs_f64();
+            let comes = |entry: &Entry| match entry.arrival {
+                Some(arrival) => arrival <= now,
+                None => true,
+            };
+            while let Some(entry) = entries.next_if(|entry| {
+                comes(entry) && (entry.arrival.is_some() || work.places.len() < enough)
+            }) {
+                let framed = input.read(entry)?;
+                let arrival = entry.arrival.map(|s| start + Duration::from_secs_f64(s));
+                self.take_in(entry.line, framed, arrival, &mut work)?;
+                (self.told)(work.num_over);
+            }
+            if self.engine.has_unfinished_requests() {
+                for output in block_on(self.engine.step())? {
+                    self.deliver(output, &mut work)?;
+                }
+            } else if entries.peek().is_none() {
+                break;
+            } else if work.places.len() < enough && !entries.peek().is_some_and(comes) {
+                (self.rest)();
+            }
+            work.summary.duration = since(self.engine);
+        }
+        let core = self.engine.core();
+        work.summary.cache = core.scheduler().cache_metrics();
+        work.summary.kv_waste = core.kv_slot_seconds().waste();
+        Ok(())
+    }
+
+    fn give_up(&mut self, work: &Work<'_>) {
+        for &id in work.places.keys() {
+            self.engine.abort(id);
+        }
+    }
+
+    /// Adds a line's requests to the engine, or answers that it is none.
+    fn take_in(
+        &mut self,
+        line: usize,
+        framed: Framed,
+        arrival: Option<Duration>,
+        work: &mut Work<'_>,
+    ) -> Result<(), BatchError> {
+        let custom_id = framed.custom_id.clone();
+        let asked = match self.understand(&framed) {
+            Ok(asked) => asked,
+            Err(refusal) => return work.refuse(&custom_id, &refusal),
+        };
+        let (n, field) = (asked.params.n, asked.endpoint.prompt_field());
+        let mut open = Open {
+            custom_id,
+            endpoint: asked.endpoint,
+            arrival,
+            model: asked.model.unwrap_or_else(|| self.model.to_owned()),
+            requests: Vec::new(),
+            choices: Vec::new(),
+        };
+        for prompt in asked.prompts {
+            match self.add(prompt, &asked.params) {
+                Ok((id, ids)) => {
+                    work.places.insert(id, (line, open.choices.len()));
+                    open.requests.push(id);
+                    let metrics = RequestMetrics::new(self.engine.core().clock().now());
+                    open.choices.extend((0..n).map(|index| Choice {
+                        completion: Completion::new(id, index, ids.clone(), metrics),
+                        text: String::new(),
+                    }));
+                }
+                Err(error) => {
+                    self.forget(&open, work);
+                    return match Refusal::from_engine(&error, field) {
+                        Some(refusal) => work.refuse(&open.custom_id, &refusal),
+                        None => work.fail(&open.custom_id, &error.to_string()),
+                    };
+                }
+            }
+        }
+        work.open.insert(line, open);
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        prompt: Prompt,
+        params: &SamplingParams,
+    ) -> Result<(RequestId, Vec<TokenId>), Error> {
+        let ids = prompt.into_token_ids(self.engine.tokenizer())?;
+        let prompt = Prompt::TokenIds(ids.clone());
+        let id = self.engine.add_request(prompt, params.clone())?;
+        Ok((id, ids))
+    }
+
+    fn understand(&self, framed: &Framed) -> Result<Asked, Refusal> {
+        if framed.method != "POST" {
+            return Err(Refusal::of("method", "method must be \"POST\""));
+        }
+        let endpoint = framed.url.as_str().and_then(Endpoint::of_url);
+        let endpoint = endpoint.ok_or_else(|| {
+            let must = "url must be /v1/chat/completions or /v1/completions";
+            Refusal::of("url", must)
+        })?;
+        let serving = Serving {
+            tokenizer: self.engine.tokenizer(),
+            template: self.template,
+            defaults: self.defaults,
+            max_model_len: self.engine.core().scheduler().config().max_model_len,
+        };
+        Asked::read(endpoint, &framed.body, &serving, seed(&framed.custom_id))
+    }
+
+    fn deliver(&mut self, output: RequestOutput, work: &mut Work<'_>) -> Result<(), BatchError> {
+        let Some(&(line, first)) = work.places.get(&output.output.request_id) else {
+            return Ok(());
+        };
+        let Some(open) = work.open.get_mut(&line) else {
+            return Ok(());
+        };
+        let choice = &mut open.choices[first + output.output.index];
+        choice.text.push_str(&output.text);
+        let failed = choice.completion.take(output.output).err();
+        if failed.is_none() && !open.is_over() {
+            return Ok(());
+        }
+        let Some(open) = work.open.remove(&line) else {
+            return Ok(());
+        };
+        self.forget(&open, work);
+        let result = match failed {
+            Some(error) => work.fail(&open.custom_id, &error.to_string()),
+            None => work.complete(&open, self.engine.tokenizer()),
+        };
+        (self.told)(work.num_over);
+        result
+    }
+
+    /// Lets the engine go of a line's requests, whatever is left of them.
+    fn forget(&mut self, open: &Open, work: &mut Work<'_>) {
+        for id in &open.requests {
+            work.places.remove(id);
+            self.engine.abort(*id);
+        }
+    }
+}
+
+impl Work<'_> {
+    fn refuse(&mut self, custom_id: &str, refusal: &Refusal) -> Result<(), BatchError> {
+        self.num_over += 1;
+        self.summary.failed += 1;
+        let body = error_body(400, &refusal.message, refusal.param.as_deref());
+        self.answers.write(custom_id, 400, &body)
+    }
+
+    fn fail(&mut self, custom_id: &str, message: &str) -> Result<(), BatchError> {
+        self.num_over += 1;
+        self.summary.failed += 1;
+        self.answers
+            .write(custom_id, 500, &error_body(500, message, None))
+    }
+
+    fn complete(&mut self, open: &Open, tokenizer: &Tokenizer) -> Result<(), BatchError> {
+        self.num_over += 1;
+        self.summary.completed += 1;
+        let mut usage = Usage::default();
+        for choice in &open.choices {
+            let completion = &choice.completion;
+            debug_assert_ne!(completion.finish_reason, Some(FinishReason::Abort));
+            usage.completion_tokens += completion.token_ids.len();
+            if completion.index == 0 {
+                usage.prompt_tokens += completion.prompt_token_ids.len();
+                usage.cached_tokens += completion.num_cached_tokens;
+            }
+            self.summary.record(&RequestMetrics {
+                arrival: open.arrival.unwrap_or(completion.metrics.arrival),
+                ..completion.metrics
+            });
+        }
+        self.summary.usage.prompt_tokens += usage.prompt_tokens;
+        self.summary.usage.completion_tokens += usage.completion_tokens;
+        self.summary.usage.cached_tokens += usage.cached_tokens;
+        let prefix = match open.endpoint {
+            Endpoint::Chat => "chatcmpl",
+            Endpoint::Completions => "cmpl",
+        };
+        let id = format!("{prefix}-{}", self.num_over);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let created = now.unwrap_or(Duration::ZERO).as_secs();
+        let body = response::body(
+            open.endpoint,
+            &id,
+            created,
+            &open.model,
+            &open.choices,
+            usage,
+            tokenizer,
+        );
+        self.answers.write(&open.custom_id, 200, &body)
+    }
+}
+
+/// A seed that is a line's own and stays, however often the batch is run: FNV-1a of its name.
+fn seed(custom_id: &str) -> u64 {
+    let bytes = custom_id.bytes();
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

@@ -1,0 +1,154 @@
+//! The fields of a request's body, each read once and refused by its name.
+
+use serde_json::{Map, Value};
+use thiserror::Error;
+use twoclock_core::error::Error as EngineError;
+use twoclock_core::sched::RequestError;
+use twoclock_core::types::TokenId;
+
+/// A request that means nothing: which of its fields, and why.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{message}")]
+pub struct Refusal {
+    /// The field.
+    pub param: Option<String>,
+    /// One sentence.
+    pub message: String,
+}
+
+impl Refusal {
+    /// Refuses a field.
+    pub fn of(param: &str, message: impl Into<String>) -> Self {
+        Self {
+            param: Some(param.to_owned()),
+            message: message.into(),
+        }
+    }
+
+    /// What the engine says against a request; `prompt` is the field its prompt came in. `None` where
+    /// it is no fault of the request.
+    pub fn from_engine(error: &EngineError, prompt: &str) -> Option<Self> {
+        let param = match error {
+            EngineError::Text(_) => prompt,
+            EngineError::Request(error) => match error {
+                RequestError::InvalidParameter { name, .. } => name,
+                RequestError::TokenOutOfRange { what, .. } if *what != "the prompt" => what,
+                RequestError::InvalidSample { .. } | RequestError::MissingOutput { .. } => {
+                    return None;
+                }
+                _ => prompt,
+            },
+            _ => return None,
+        };
+        Some(Self::of(param, error.to_string()))
+    }
+}
+
+/// The fields of a body. One that is `null` is not there.
+#[derive(Clone, Copy, Debug)]
+pub struct Fields<'a>(&'a Map<String, Value>);
+
+/// A value as an error shows it.
+fn shown(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of this body.
+    ///
+    /// # Errors
+    /// It is no object.
+    pub fn of(body: &'a Value) -> Result<Self, Refusal> {
+        let object = body.as_object().map(Self);
+        object.ok_or_else(|| Refusal::of("body", "body must be a JSON object"))
+    }
+
+    /// The field as it is.
+    pub fn get(&self, name: &str) -> Option<&'a Value> {
+        self.0.get(name).filter(|value| !value.is_null())
+    }
+
+    fn read<T>(
+        &self,
+        name: &str,
+        must: &str,
+        read: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>, Refusal> {
+        let Some(value) = self.get(name) else {
+            return Ok(None);
+        };
+        match read(value) {
+            Some(read) => Ok(Some(read)),
+            None => {
+                let said = format!("{name} is {}, but must be {must}", shown(value));
+                Err(Refusal::of(name, said))
+            }
+        }
+    }
+
+    /// A number.
+    pub fn float(&self, name: &str) -> Result<Option<f32>, Refusal> {
+        self.read(name, "a number", |v| Some(v.as_f64()? as f32))
+    }
+
+    /// A whole number from 0.
+    pub fn count(&self, name: &str) -> Result<Option<usize>, Refusal> {
+        let read = |v: &Value| usize::try_from(v.as_u64()?).ok();
+        self.read(name, "a whole number, 0 or more", read)
+    }
+
+    /// A whole number, of which the bits count.
+    pub fn seed(&self, name: &str) -> Result<Option<u64>, Refusal> {
+        let read = |v: &Value| v.as_u64().or_else(|| v.as_i64().map(|i| i as u64));
+        self.read(name, "a whole number", read)
+    }
+
+    /// True or false.
+    pub fn flag(&self, name: &str) -> Result<Option<bool>, Refusal> {
+        self.read(name, "true or false", Value::as_bool)
+    }
+
+    /// A text.
+    pub fn text(&self, name: &str) -> Result<Option<&'a str>, Refusal> {
+        self.read(name, "a string", Value::as_str)
+    }
+
+    /// Texts; one may stand alone.
+    pub fn texts(&self, name: &str) -> Result<Vec<String>, Refusal> {
+        let texts = self.read(name, "a string or a list of strings", |v| match v {
+            Value::String(text) => Some(vec![text.clone()]),
+            _ => v.as_array()?.iter().map(string).collect(),
+        })?;
+        Ok(texts.unwrap_or_default())
+    }
+
+    /// Token ids.
+    pub fn ids(&self, name: &str) -> Result<Vec<TokenId>, Refusal> {
+        let ids = self.read(name, "a list of token ids", ids)?;
+        Ok(ids.unwrap_or_default())
+    }
+
+    /// An object.
+    pub fn object(&self, name: &str) -> Result<Option<&'a Map<String, Value>>, Refusal> {
+        self.read(name, "an object", Value::as_object)
+    }
+
+    /// A list.
+    pub fn list(&self, name: &str) -> Result<Option<&'a Vec<Value>>, Refusal> {
+        self.read(name, "a list", Value::as_array)
+    }
+}
+
+fn string(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+/// A list of ids, if it is one.
+pub(super) fn ids(value: &Value) -> Option<Vec<TokenId>> {
+    let id = |v: &Value| TokenId::try_from(v.as_u64()?).ok();
+    value.as_array()?.iter().map(id).collect()
+}

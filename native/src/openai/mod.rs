@@ -1,0 +1,11 @@
+//! Bodies of OpenAI's protocol: what a request asks, and what is answered. Knows no transport and no
+//! engine: the batch command and a server read and write the same.
+
+pub mod fields;
+pub mod request;
+pub mod response;
+mod sampling;
+
+pub use fields::Refusal;
+pub use request::{Asked, Endpoint, Serving};
+pub use response::{Choice, Usage, error_body};

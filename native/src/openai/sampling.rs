@@ -1,0 +1,67 @@
+//! How a body wants its tokens drawn: OpenAI's fields, and those that vLLM has beside them. Ranges
+//! are the engine's to check.
+
+use twoclock_core::text::Tokenizer;
+use twoclock_core::types::{SamplingParams, TokenId};
+
+use super::fields::{Fields, Refusal};
+use crate::bad_words::bad_words;
+
+/// Reads the fields over `base`; length and log-probabilities are the endpoint's own.
+pub(super) fn read(
+    fields: &Fields<'_>,
+    base: SamplingParams,
+    tokenizer: &Tokenizer,
+) -> Result<SamplingParams, Refusal> {
+    let words = fields.texts("bad_words")?;
+    let spelled = bad_words(tokenizer, &words);
+    let spelled = spelled.map_err(|e| Refusal::of("bad_words", e.to_string()))?;
+    let salt = fields.text("cache_salt")?;
+    if salt == Some("") {
+        return Err(Refusal::of("cache_salt", "cache_salt is empty"));
+    }
+    Ok(SamplingParams {
+        temperature: fields.float("temperature")?.unwrap_or(base.temperature),
+        top_k: top_k(fields)?.unwrap_or(base.top_k),
+        top_p: fields.float("top_p")?.unwrap_or(base.top_p),
+        min_p: fields.float("min_p")?.unwrap_or(base.min_p),
+        repetition_penalty: fields
+            .float("repetition_penalty")?
+            .unwrap_or(base.repetition_penalty),
+        presence_penalty: fields.float("presence_penalty")?.unwrap_or(0.0),
+        frequency_penalty: fields.float("frequency_penalty")?.unwrap_or(0.0),
+        logit_bias: logit_bias(fields)?,
+        bad_words: spelled,
+        seed: fields.seed("seed")?.unwrap_or(base.seed),
+        min_tokens: fields.count("min_tokens")?.unwrap_or(0),
+        stop_token_ids: fields.ids("stop_token_ids")?,
+        stop: fields.texts("stop")?,
+        include_stop_str_in_output: fields.flag("include_stop_str_in_output")? == Some(true),
+        ignore_eos: fields.flag("ignore_eos")? == Some(true),
+        n: fields.count("n")?.unwrap_or(1),
+        cache_salt: salt.map(str::to_owned),
+        ..base
+    })
+}
+
+/// −1 and 0 are all of them.
+fn top_k(fields: &Fields<'_>) -> Result<Option<usize>, Refusal> {
+    match fields.get("top_k").and_then(|k| k.as_i64()) {
+        Some(-1) => Ok(Some(0)),
+        _ => fields.count("top_k"),
+    }
+}
+
+fn logit_bias(fields: &Fields<'_>) -> Result<Vec<(TokenId, f32)>, Refusal> {
+    let Some(biases) = fields.object("logit_bias")? else {
+        return Ok(Vec::new());
+    };
+    let read = |(id, bias): (&String, &serde_json::Value)| {
+        let parsed = id.parse().ok().zip(bias.as_f64().map(|b| b as f32));
+        parsed.ok_or_else(|| {
+            let said = format!("logit_bias has {id:?}: {bias}, but must map token ids to numbers");
+            Refusal::of("logit_bias", said)
+        })
+    };
+    biases.iter().map(read).collect()
+}
