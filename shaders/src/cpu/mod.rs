@@ -31,6 +31,7 @@ mod rope;
 mod sample;
 mod sample_cut;
 mod sample_edit;
+mod sample_mask;
 mod sample_pick;
 mod sample_scan;
 mod softcap;
@@ -69,6 +70,7 @@ pub const KERNELS: &[(&str, CpuKernel)] = &[
     ("sample", sample::run),
     ("sample_cut", sample_cut::run),
     ("sample_edit", sample_edit::run),
+    ("sample_mask", sample_mask::run),
     ("sample_pick", sample_pick::run),
     ("sample_scan", sample_scan::run),
     ("softcap", softcap::run),

@@ -26,6 +26,7 @@ pub mod rope;
 pub mod sample;
 pub mod sample_cut;
 pub mod sample_edit;
+pub mod sample_mask;
 pub mod sample_pick;
 pub mod sample_scan;
 pub mod softcap;
@@ -59,6 +60,7 @@ pub const ALL: &[&Kernel] = &[
     &sample::KERNEL,
     &sample_cut::KERNEL,
     &sample_edit::KERNEL,
+    &sample_mask::KERNEL,
     &sample_pick::KERNEL,
     &sample_scan::KERNEL,
     &softcap::KERNEL,

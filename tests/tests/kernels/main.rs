@@ -21,6 +21,7 @@ mod rope;
 mod sample;
 mod sample_filter;
 mod sample_golden;
+mod sample_mask;
 mod sample_pick;
 mod softcap;
 mod step;
