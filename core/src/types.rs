@@ -4,9 +4,11 @@
 
 mod pooling;
 mod sampling;
+mod structured_output;
 
 pub use pooling::{PoolingParams, PoolingType};
 pub use sampling::{SamplingHistory, SamplingInputs, SamplingParams};
+pub use structured_output::{StructuredOutput, StructuredOutputError, TokenMask};
 
 use std::fmt;
 

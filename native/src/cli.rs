@@ -8,9 +8,11 @@ use twoclock_core::runner::KvCacheDtype;
 use twoclock_core::weights::Quantization;
 
 use crate::batch::args::BatchArgs;
+use crate::form::FormArgs;
 use crate::host_executor::DeviceChoice;
 
 mod embed;
+mod logit_bias;
 
 pub use embed::{EmbedArgs, Pooling};
 
@@ -82,6 +84,7 @@ Examples:
   twoclock run -m smollm2 -f notes.txt --raw     go on from a text as it is
   twoclock run -m smollm2 -p Hi --temperature 0.8 --seed 7 -n 40 --json
   twoclock run -m smollm2 -p 'Count.' --temperature 0.8 --top-p 0.9 --stop 5
+  twoclock run -m smollm2 -p 'Is rain wet?' --choice yes --choice no
 
 The prompt is put into the model's chat template, unless --raw. Answers come token by token.")]
     Run(Box<RunArgs>),
@@ -253,6 +256,9 @@ pub struct RunArgs {
     /// How tokens are drawn and where an answer ends.
     #[command(flatten)]
     pub sampling: SamplingArgs,
+    /// What form the answer has.
+    #[command(flatten)]
+    pub form: FormArgs,
     /// Report the log-probabilities of each token and of this many best ones (with --json).
     #[arg(long, value_name = "N", requires = "json")]
     pub logprobs: Option<usize>,
@@ -306,7 +312,7 @@ pub struct SamplingArgs {
     pub frequency_penalty: f32,
     /// Add to the score of a token, from -100 (never) to 100 (always); `twoclock tokenize` shows ids.
     /// May be repeated.
-    #[arg(long, value_name = "ID=BIAS", value_parser = logit_bias)]
+    #[arg(long, value_name = "ID=BIAS", value_parser = logit_bias::parse)]
     pub logit_bias: Vec<(u32, f32)>,
     /// A text the answer does not hold, as its tokens are usually written, with and without a space
     /// before it. May be repeated.
@@ -345,21 +351,6 @@ pub enum GenerationConfig {
     Auto,
     /// They do not.
     None,
-}
-
-fn logit_bias(text: &str) -> Result<(u32, f32), String> {
-    let (id, bias) = text
-        .split_once('=')
-        .ok_or("it must be ID=BIAS, such as 13=-100")?;
-    let id = id
-        .trim()
-        .parse()
-        .map_err(|_| format!("{id:?} is no token id"))?;
-    let bias = bias
-        .trim()
-        .parse()
-        .map_err(|_| format!("{bias:?} is no number"))?;
-    Ok((id, bias))
 }
 
 /// How a model is run.

@@ -21,6 +21,7 @@ pub mod engine;
 pub mod engine_thread;
 pub mod eval;
 pub mod files;
+pub mod form;
 pub mod host_executor;
 pub mod host_time;
 pub mod http;

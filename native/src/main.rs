@@ -249,8 +249,12 @@ fn run_model(args: &RunArgs, models: &Models<'_>) -> anyhow::Result<()> {
         bad_words: args.sampling.bad_word.clone(),
         engine: engine_options(&args.engine),
     };
+    let form = args.form.form()?;
     let checkpoint = models.find(&args.model)?.open()?;
-    options.sampling = sampling_params(&args.sampling, &checkpoint.generation, args.logprobs);
+    options.sampling = SamplingParams {
+        structured_output: form,
+        ..sampling_params(&args.sampling, &checkpoint.generation, args.logprobs)
+    };
     run::run(&checkpoint, options, models.store, models.report)
 }
 

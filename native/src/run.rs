@@ -14,6 +14,7 @@ use crate::answer::{answer, as_json};
 use crate::bad_words::bad_words;
 use crate::conversation;
 use crate::engine::{self, EngineOptions};
+use crate::form;
 use crate::host_time;
 use crate::interrupt;
 use crate::output;
@@ -86,6 +87,15 @@ pub fn run(
     } else {
         Tokenizer::from_assets(&checkpoint.text)?
     };
+    if let Some(form) = &options.sampling.structured_output {
+        if no_text {
+            bail!(
+                "the model's files hold no tokenizer, so its answers are ids and have no form: {} cannot be asked for",
+                form.name()
+            );
+        }
+        form::check(form, &tokenizer, checkpoint.config.vocab_size)?;
+    }
     options.sampling.bad_words = bad_words(&tokenizer, &options.bad_words)?;
     let prompt = match &options.ask {
         Ask::Conversation if options.json => {

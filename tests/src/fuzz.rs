@@ -7,8 +7,9 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value};
+use twoclock_core::sample::grammar::{Constraint, GrammarCompiler, TokenText};
 use twoclock_core::text::{ChatTemplate, Detokenizer, Tokenizer};
-use twoclock_core::types::TokenId;
+use twoclock_core::types::{SamplingParams, StructuredOutput, TokenId};
 use twoclock_core::weights::repack::pack_rows;
 use twoclock_core::weights::text_assets::gguf_vocabulary;
 use twoclock_core::weights::{ByteSource, Checkpoint, ModelFiles, Quantization};
@@ -17,7 +18,7 @@ use twoclock_core::weights::{ByteSource, Checkpoint, ModelFiles, Quantization};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     ("gguf", gguf),
     ("gguf_split", gguf_split),
     ("safetensors", safetensors),
@@ -28,6 +29,7 @@ pub const TARGETS: [Target; 10] = [
     ("template", template),
     ("encode", encode),
     ("detokenize", detokenize),
+    ("structured_output", structured_output),
 ];
 
 const TEXT: &str = "Hello <|im_end|> 123\n\u{65e5}\u{672c} \u{1f680} aaaa";
@@ -217,6 +219,48 @@ pub fn detokenize(bytes: &[u8]) {
             let whole = tokenizer.decode(&ids, skip_special);
             assert_eq!(whole.expect("ids of the vocabulary"), text);
         }
+    }
+}
+
+/// The first byte says what form an answer has, the rest is it. Some tokens of one are drawn.
+///
+/// # Panics
+/// It does not.
+pub fn structured_output(bytes: &[u8]) {
+    static COMPILER: OnceLock<GrammarCompiler> = OnceLock::new();
+    let Some((kind, text)) = bytes.split_first() else {
+        return;
+    };
+    let Ok(text) = std::str::from_utf8(text) else {
+        return;
+    };
+    let form = match kind {
+        b'j' => StructuredOutput::Json(text.to_owned()),
+        b'r' => StructuredOutput::Regex(text.to_owned()),
+        b'g' => StructuredOutput::Grammar(text.to_owned()),
+        _ => StructuredOutput::Choice(text.lines().map(str::to_owned).collect()),
+    };
+    let [tokenizer, _] = tokenizers();
+    let compiler = COMPILER.get_or_init(|| {
+        let token = |id| TokenText {
+            bytes: tokenizer.token_bytes(id),
+            special: tokenizer.is_special(id),
+        };
+        let compiler = GrammarCompiler::new(tokenizer.vocab_size(), tokenizer.eog(), token);
+        compiler.expect("a small vocabulary")
+    });
+    let (params, eos) = (SamplingParams::default(), tokenizer.eog());
+    let matcher = compiler.compile(&form);
+    let Ok(mut answer) = matcher.and_then(|matcher| Constraint::new(matcher, &params, eos)) else {
+        return;
+    };
+    let size = TokenId::try_from(tokenizer.vocab_size()).unwrap_or(TokenId::MAX);
+    for step in 0..16 {
+        let mut ids = (0..size).filter(|id| answer.mask().allows(*id) && !eos.contains(id));
+        let some = ids.by_ref().take(1 + step * 37 % 100).last();
+        let Some(Ok(false)) = some.map(|id| answer.accept(id)) else {
+            return;
+        };
     }
 }
 

@@ -5,6 +5,7 @@
 
 #![allow(missing_docs, reason = "a test binary has no public surface")]
 
+use serde_json::Value;
 use std::time::Instant;
 use twoclock_core::chat::{ChatSession, Message};
 use twoclock_core::clock::ManualClock;
@@ -12,7 +13,9 @@ use twoclock_core::engine::{EngineCore, LlmEngine, Prompt};
 use twoclock_core::runner::{ModelRunner, RunnerOptions};
 use twoclock_core::sched::SchedulerConfig;
 use twoclock_core::text::{ChatTemplate, Tokenizer};
-use twoclock_core::types::{FinishReason, PoolingParams, PoolingType, SamplingParams};
+use twoclock_core::types::{
+    FinishReason, PoolingParams, PoolingType, SamplingParams, StructuredOutput,
+};
 use twoclock_core::weights::Checkpoint;
 use twoclock_tests::{LogitsBits, Reference, Share, generate, gpu, model_of_variable};
 
@@ -83,6 +86,97 @@ fn the_same_bits_however_served() {
             assert_eq!(ours.logprobs, theirs.logprobs, "{what}");
         }
     }
+}
+
+/// Answers of every form beside two without, in one batch: each has its form, and the free ones are as
+/// if alone.
+#[test]
+fn forms_and_free_answers_in_one_batch() {
+    let checkpoint = checkpoint();
+    let template = ChatTemplate::from_assets(&checkpoint.text, None).expect("a template");
+    let config = SchedulerConfig {
+        num_blocks: 1 + 64,
+        max_model_len: 256,
+        ..SchedulerConfig::default()
+    };
+    let mut gpu = gpu();
+    let options = RunnerOptions::default();
+    let runner = ModelRunner::load(&mut *gpu, &checkpoint, &config, options, |_| ());
+    let (runner, clock) = (runner.expect("loads"), ManualClock::default());
+    let core = EngineCore::new(runner, clock, &checkpoint.config, config).expect("an engine");
+    let tokenizer = Tokenizer::from_assets(&checkpoint.text).expect("a tokenizer");
+    let mut engine = LlmEngine::new(core, tokenizer);
+    let schema = r#"{"type": "object", "properties": {"city": {"type": "string", "pattern": "^[A-Z][a-z]{1,15}$"},
+        "people": {"type": "integer", "minimum": 1, "maximum": 99999999}}, "required": ["city", "people"],
+        "x-guidance": {"whitespace_flexible": false}}"#;
+    let forms = [
+        Some(StructuredOutput::Json(schema.into())),
+        None,
+        Some(StructuredOutput::JsonObject),
+        Some(StructuredOutput::Regex(
+            r"[A-Z][a-z]+, [0-9]{4}-[0-9]{2}".into(),
+        )),
+        Some(StructuredOutput::Grammar(
+            "start: (\"la\" \" \")~2..4 \"!\"".into(),
+        )),
+        Some(StructuredOutput::Choice(vec![
+            "Rome".into(),
+            "Paris".into(),
+        ])),
+        None,
+    ];
+    let questions = [
+        "Name a city and say how many people live there.",
+        "What is rain?",
+        "Describe a cat as JSON.",
+        "When was Paris founded?",
+        "Sing!",
+        "What is the capital of France?",
+        "Count to five.",
+    ];
+    let mut asked = Vec::new();
+    for (i, (form, question)) in forms.iter().zip(questions).enumerate() {
+        let mut session = ChatSession::with_system("You answer in one short sentence.");
+        session.push(Message::user(question));
+        let prompt = session.render(&template, engine.tokenizer());
+        let params = SamplingParams {
+            temperature: if i == 5 { 0.0 } else { 0.7 },
+            seed: i as u64,
+            max_tokens: if form.is_some() { 40 } else { 12 },
+            n: if i == 0 { 2 } else { 1 },
+            structured_output: form.clone(),
+            ..SamplingParams::default()
+        };
+        asked.push((Prompt::Templated(prompt.expect("renders")), params));
+    }
+    let mut serve = |asked: &[_]| {
+        let answers = pollster::block_on(engine.generate(asked.to_vec())).expect("a device");
+        let answers = answers.into_iter().map(|answer| answer.expect("an answer"));
+        answers.collect::<Vec<_>>()
+    };
+    let together = serve(&asked);
+    for answer in &together {
+        println!("{:?} {:?}", answer.completion.finish_reason, answer.text);
+    }
+    for (free, place) in [(1, 2), (6, 7)] {
+        let alone = serve(&asked[free..=free]);
+        assert_eq!(
+            alone[0].completion.token_ids,
+            together[place].completion.token_ids
+        );
+    }
+    for city in &together[..2] {
+        let value: Value = serde_json::from_str(&city.text).expect("JSON");
+        let people = value["people"].as_u64().expect("a number");
+        assert!(value["city"].as_str().expect("a text").len() <= 16 && people > 0);
+        assert_eq!(city.completion.finish_reason, Some(FinishReason::Stop));
+    }
+    let [object, date, song, capital] = [3, 4, 5, 6].map(|i| together[i].text.as_str());
+    assert!(object.trim_start().starts_with('{'));
+    let (word, rest) = date.split_once(", ").expect("a comma");
+    assert!(word.chars().all(char::is_alphabetic) && rest.len() == 7);
+    assert!(song.starts_with("la la ") && song.ends_with('!') && song.len() <= 13);
+    assert_eq!(capital, "Paris");
 }
 
 /// A prompt of 512 shared and 32 own tokens is answered in a fraction of the time the first takes.

@@ -2,6 +2,7 @@
 //! far its vocabulary and context reach.
 
 use super::completion::Completion;
+use super::constraints::Constraints;
 use super::metrics::{KvSlotSeconds, RequestMetrics};
 use super::pooling::Pooling;
 use super::sampling_check::{self, MAX_ANSWERS};
@@ -65,12 +66,13 @@ pub struct EngineCore<R: ExecuteModel, C> {
     pub(super) clock: C,
     pub(super) vocab_size: usize,
     pub(super) hidden_size: usize,
-    eos_token_ids: Vec<TokenId>,
+    pub(super) eos_token_ids: Vec<TokenId>,
     pub(super) metrics: BTreeMap<RequestId, RequestMetrics>,
     /// Requests for embeddings.
     pub(super) pooling: BTreeMap<RequestId, Pooling>,
     /// Of the scheduler's requests those that are further answers of another: of which, and which.
     further_answers: BTreeMap<RequestId, (RequestId, usize)>,
+    pub(super) constraints: Constraints,
     /// What steps inside [`EngineCore::generate`] brought other requests.
     pub(super) undelivered: Vec<EngineOutput>,
     kv_slot_seconds: KvSlotSeconds,
@@ -105,6 +107,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             metrics: BTreeMap::new(),
             pooling: BTreeMap::new(),
             further_answers: BTreeMap::new(),
+            constraints: Constraints::default(),
             undelivered: Vec::new(),
             kv_slot_seconds: KvSlotSeconds::default(),
             in_flight: VecDeque::new(),
@@ -123,8 +126,8 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     /// Queues a request. Its `n` answers come out under its id, told apart by their index.
     ///
     /// # Errors
-    /// [`RequestError`] for ids the model does not have, parameters without meaning, and requests
-    /// that could never finish.
+    /// [`RequestError`] for ids the model does not have, parameters without meaning, forms that cannot
+    /// be enforced, and requests that could never finish.
     pub fn add_request(
         &mut self,
         prompt_token_ids: Vec<TokenId>,
@@ -132,6 +135,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     ) -> Result<RequestId, RequestError> {
         sampling_check::check_ids("the prompt", &prompt_token_ids, self.vocab_size)?;
         sampling_check::check(&params, self.vocab_size)?;
+        let mut constraints = self.constraints.prepare(&params, &self.eos_token_ids)?;
         let first = RequestId(self.next_id);
         let arrival = self.clock.now();
         for index in 0..params.n {
@@ -147,6 +151,9 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             self.scheduler.add_request(request.with_prompt_of(first))?;
             self.next_id += 1;
             self.metrics.insert(id, RequestMetrics::new(arrival));
+            if let Some(constraint) = constraints.pop() {
+                self.constraints.keep(id, constraint);
+            }
             if index > 0 {
                 self.further_answers.insert(id, (first, index));
             }
@@ -204,7 +211,8 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     /// # Errors
     /// The device's. No request is lost: the next call computes the same step again.
     pub async fn step(&mut self) -> Result<Vec<EngineOutput>> {
-        let step = self.scheduler.schedule();
+        let mut step = self.scheduler.schedule();
+        self.constraints.mask(&mut step);
         let mut outputs = Vec::new();
         if !step.is_empty() {
             let (start, usage) = (self.clock.now(), self.scheduler.kv_usage());
@@ -223,7 +231,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             let updates = self
                 .scheduler
                 .update_from_output(&oldest.step, output, self.vocab_size);
-            outputs.extend(updates.into_iter().map(|update| self.record(update)));
+            outputs.extend(updates.into_iter().map(|update| self.keep_form(update)));
             outputs.retain(EngineOutput::has_news);
         }
         outputs.splice(..0, self.undelivered.drain(..));
@@ -345,7 +353,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         &self.clock
     }
 
-    fn record(&mut self, update: RequestUpdate) -> EngineOutput {
+    pub(super) fn record(&mut self, update: RequestUpdate) -> EngineOutput {
         let id = update.request_id;
         let embedding = self.embedding(&update);
         let now = self.clock.now();
@@ -360,6 +368,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         let (request_id, index) = *self.further_answers.get(&id).unwrap_or(&(id, 0));
         if update.finished.is_some() {
             self.metrics.remove(&id);
+            self.constraints.forget(id);
             self.further_answers.remove(&id);
         }
         EngineOutput {

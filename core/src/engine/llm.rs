@@ -9,6 +9,7 @@ use super::recovery::{AnyFactory, RetryPolicy, RunnerFactory};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::runner::ExecuteModel;
+use crate::sample::grammar::TokenText;
 use crate::text::{RenderedPrompt, TextError, Tokenizer};
 use crate::types::{PoolingParams, RequestId, SamplingParams, TokenId};
 use std::sync::Arc;
@@ -102,12 +103,24 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
         Arc::clone(&self.tokenizer)
     }
 
+    /// Lets the engine know the tokens' texts, once somebody's answer has a form.
+    fn give_vocabulary(&mut self, params: &SamplingParams) {
+        if params.structured_output.is_some() && !self.core.constraints.has_vocabulary() {
+            let tokenizer = &self.tokenizer;
+            self.core.set_vocabulary(|id| TokenText {
+                bytes: tokenizer.token_bytes(id),
+                special: tokenizer.is_special(id),
+            });
+        }
+    }
+
     /// Queues a request.
     ///
     /// # Errors
     /// The tokenizer's, and those of [`EngineCore::add_request`].
     pub fn add_request(&mut self, prompt: Prompt, params: SamplingParams) -> Result<RequestId> {
         let ids = prompt.into_token_ids(&self.tokenizer)?;
+        self.give_vocabulary(&params);
         let streams = (0..num_answers(&params)).map(|_| TextStream::new(&params));
         let streams: Vec<_> = streams.collect();
         let id = self.core.add_request(ids, params)?;
@@ -246,6 +259,7 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
         for (prompt, params) in prompts {
             match prompt.into_token_ids(&self.tokenizer) {
                 Ok(ids) => {
+                    self.give_vocabulary(&params);
                     let n = num_answers(&params);
                     expected.push(Ok(n));
                     streams.extend((0..n).map(|_| (TextStream::new(&params), String::new())));

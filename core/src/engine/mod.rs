@@ -4,6 +4,7 @@
 //! computed (`runner`), no thread and no protocol.
 
 pub mod completion;
+mod constraints;
 pub mod core;
 pub mod handle;
 pub mod llm;

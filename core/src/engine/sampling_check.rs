@@ -7,6 +7,9 @@ use crate::types::{SamplingParams, TokenId};
 /// infinities are no draw; far above it already the likeliest token is as good as certain.
 const MIN_TEMPERATURE: f32 = 1e-30;
 
+/// Highest temperature. Over it a banned token's logit, divided by it, comes within reach of the noise.
+const MAX_TEMPERATURE: f32 = 1e30;
+
 /// Most answers to one request, as OpenAI's protocol has it.
 pub(super) const MAX_ANSWERS: usize = 128;
 
@@ -24,8 +27,8 @@ pub(super) fn check(params: &SamplingParams, vocab_size: usize) -> Result<(), Re
     if !(1..=MAX_ANSWERS).contains(&p.n) {
         return invalid("n", p.n.to_string(), "1 to 128");
     }
-    let warm = p.temperature == 0.0 || (MIN_TEMPERATURE..f32::INFINITY).contains(&p.temperature);
-    let must = "0 or a number from 1e-30 up";
+    let warm = p.temperature == 0.0 || (MIN_TEMPERATURE..=MAX_TEMPERATURE).contains(&p.temperature);
+    let must = "0 or a number from 1e-30 to 1e30";
     number("temperature", p.temperature, warm, must)?;
     let must = "above 0 and at most 1";
     number("top_p", p.top_p, p.top_p > 0.0 && p.top_p <= 1.0, must)?;
@@ -106,10 +109,11 @@ mod tests {
     #[test]
     fn each_field_is_named_by_its_error() {
         type Change = fn(&mut SamplingParams);
-        let cases: [(&str, Change); 16] = [
+        let cases: [(&str, Change); 17] = [
             ("n", |p| p.n = 0),
             ("temperature", |p| p.temperature = -1.0),
             ("temperature", |p| p.temperature = f32::NAN),
+            ("temperature", |p| p.temperature = f32::INFINITY),
             ("top_p", |p| p.top_p = 0.0),
             ("top_p", |p| p.top_p = f32::NAN),
             ("min_p", |p| p.min_p = 1.5),

@@ -1,12 +1,12 @@
 //! The head: the last norm and the output projection of the rows that want logits, and the draw.
 
 use super::linear::{Linear, LinearIo};
-use super::{COUNT_ROWS, EDITS, FILTER_ROWS, MASS_ROWS, ROWS, Workspace};
+use super::{COUNT_ROWS, EDITS, FILTER_ROWS, MASKS, MASS_ROWS, ROWS, Workspace};
 use crate::config::ModelConfig;
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::kernels::act::ActLayout;
 use twoclock_shaders::kernels::{
-    gather_rows, rms_norm, sample, sample_cut, sample_edit, sample_pick, softcap,
+    gather_rows, rms_norm, sample, sample_cut, sample_edit, sample_mask, sample_pick, softcap,
 };
 use twoclock_shaders::program::{Command, Program, Slice};
 
@@ -75,6 +75,13 @@ pub fn logits(
 pub fn edit(ws: &Workspace) -> Program {
     let edit = sample_edit::dispatch(EDITS, ws.edits, ws.logits);
     Program::new("edits of logits", vec![edit.into()])
+}
+
+/// Bans in rows of the group what their masks leave out.
+pub fn mask(config: &ModelConfig, ws: &Workspace) -> Program {
+    let vocab = config.vocab_size as u32;
+    let mask = sample_mask::dispatch(vocab, MASKS, ws.masks, ws.logits);
+    Program::new("masks of logits", vec![mask.into()])
 }
 
 /// Drawn ids of that group.

@@ -9,6 +9,7 @@ use twoclock_shaders::executor::Executor;
 use twoclock_shaders::kernels::attention_decode;
 use twoclock_shaders::kernels::kv::KvDtype;
 use twoclock_shaders::kernels::sample::candidates;
+use twoclock_shaders::kernels::sample_mask::record_words;
 use twoclock_shaders::kernels::weight::GROUP;
 use twoclock_shaders::kernels::{sample_edit, sample_scan};
 use twoclock_shaders::program::Slice;
@@ -63,6 +64,8 @@ pub struct Workspace {
     pub logits: Slice,
     /// Edits of single logits, [`MAX_EDITS`] at a time.
     pub edits: Slice,
+    /// Masks of the rows that have one.
+    pub masks: Slice,
     /// Where the cuts of the rows are looked for.
     pub cut: Slice,
     /// Candidates of the sampler.
@@ -163,6 +166,10 @@ pub fn buffers(config: &ModelConfig, sizes: &WorkspaceSizes) -> Vec<(&'static st
             4 * (sample_edit::EDIT_WORDS * (MAX_EDITS + 1)) as u64,
         ),
         (
+            "masks",
+            4 * u64::from(sizes.rows) * u64::from(record_words(config.vocab_size as u32)),
+        ),
+        (
             "cut",
             4 * u64::from(sizes.rows) * sample_scan::ROW_WORDS as u64,
         ),
@@ -216,6 +223,7 @@ impl Workspace {
             row_rstd,
             logits,
             edits,
+            masks,
             cut,
             best,
             ids,
@@ -245,6 +253,7 @@ impl Workspace {
             row_rstd,
             logits,
             edits,
+            masks,
             cut,
             best,
             ids,

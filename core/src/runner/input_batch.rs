@@ -326,6 +326,7 @@ mod tests {
                     ..SamplingParams::default()
                 }),
                 history: None,
+                mask: None,
             },
             prompt_logprob_targets: Vec::new(),
             pooling: None,

@@ -13,8 +13,8 @@ use crate::error::Result;
 use crate::model::pooling::PoolBuffers;
 use crate::model::workspace::MAX_EDITS;
 use crate::model::{
-    COUNT_ROWS, Decoder, EDITS, FILTER_ROWS, HeadPart, KvCacheDtype, MASS_ROWS, Pages, ROWS, Taps,
-    Workspace, loader,
+    COUNT_ROWS, Decoder, EDITS, FILTER_ROWS, HeadPart, KvCacheDtype, MASKS, MASS_ROWS, Pages, ROWS,
+    Taps, Workspace, loader,
 };
 use crate::sample::logit_edits;
 use crate::sched::{KvGroupSpec, ModelRunnerOutput, SchedulerConfig, SchedulerOutput};
@@ -23,6 +23,7 @@ use std::ops::Range;
 use twoclock_shaders::executor::{Executor, ExecutorError};
 use twoclock_shaders::kernels::kv::KvDtype;
 use twoclock_shaders::kernels::sample_edit::{BAN, EDIT_WORDS};
+use twoclock_shaders::kernels::sample_mask::record_words;
 use twoclock_shaders::program::StepArgs;
 
 /// Sequences with up to so many queries in a step go to the split decode kernel.
@@ -139,13 +140,14 @@ impl<E: Executor> ModelRunner<E> {
     }
 
     /// Launches the head of one group of rows; gives the group's logits where they are wanted, as
-    /// they are before `edits`.
+    /// they are before `edits` and `masks`.
     fn head(
         &mut self,
         batch: &InputBatch,
         rows: Range<usize>,
         filters: &[Filters],
         edits: &[u32],
+        masks: &[u32],
         read: bool,
     ) -> Result<Option<ReadBack>> {
         let mut counts = batch.counts.clone();
@@ -157,9 +159,10 @@ impl<E: Executor> ModelRunner<E> {
         counts[FILTER_ROWS.0] = if_any(|row| row.any);
         counts[COUNT_ROWS.0] = if_any(|row| row.top_k != 0);
         counts[MASS_ROWS.0] = if_any(|row| row.top_p != 0);
-        let part = match edits.is_empty() {
-            true => HeadPart::Whole,
-            false => HeadPart::Logits,
+        let changed = !edits.is_empty() || !masks.is_empty();
+        let part = match changed {
+            true => HeadPart::Logits,
+            false => HeadPart::Whole,
         };
         self.launch_head(&rows, part, &counts)?;
         let bytes = 4 * (rows.len() * self.model.config.vocab_size) as u64;
@@ -167,16 +170,24 @@ impl<E: Executor> ModelRunner<E> {
             let read = self.executor.read(self.workspace.logits.buffer, 0..bytes);
             Box::pin(read) as ReadBack
         });
-        if !edits.is_empty() {
-            for chunk in edits.chunks(EDIT_WORDS * MAX_EDITS) {
-                let number = (chunk.len() / EDIT_WORDS) as u32;
-                let list = [&[number, 0, 0, 0], chunk].concat();
-                let list = bytemuck::cast_slice(&list);
-                self.executor.write(self.workspace.edits.buffer, 0, list)?;
-                counts[EDITS.0] = number;
-                let program = self.programs.edit(&self.workspace);
-                self.executor.launch(program, &args(counts.clone()))?;
-            }
+        for chunk in edits.chunks(EDIT_WORDS * MAX_EDITS) {
+            let number = (chunk.len() / EDIT_WORDS) as u32;
+            let list = [&[number, 0, 0, 0], chunk].concat();
+            let list = bytemuck::cast_slice(&list);
+            self.executor.write(self.workspace.edits.buffer, 0, list)?;
+            counts[EDITS.0] = number;
+            let program = self.programs.edit(&self.workspace);
+            self.executor.launch(program, &args(counts.clone()))?;
+        }
+        if !masks.is_empty() {
+            let list = bytemuck::cast_slice(masks);
+            self.executor.write(self.workspace.masks.buffer, 0, list)?;
+            let record = record_words(self.model.config.vocab_size as u32);
+            counts[MASKS.0] = masks.len() as u32 / record;
+            let program = self.programs.mask(&self.model, &self.workspace);
+            self.executor.launch(program, &args(counts.clone()))?;
+        }
+        if changed {
             self.launch_head(&rows, HeadPart::Draw, &counts)?;
         }
         Ok(logits)
@@ -234,6 +245,22 @@ impl<E: Executor> ModelRunner<E> {
                         edit.minus.to_bits(),
                     ]);
                 }
+            }
+        }
+        words
+    }
+
+    /// The masks of the drawn tokens in a group of rows, as the kernel takes them.
+    fn masks(&self, rows: &[LogitsRow], output: &SchedulerOutput) -> Vec<u32> {
+        let record = record_words(self.model.config.vocab_size as u32) as usize;
+        let mut words = Vec::new();
+        for (number, row) in rows.iter().enumerate() {
+            let sampling = &output.scheduled[row.sequence].sampling;
+            if let (RowPurpose::Sample, Some(mask)) = (row.purpose, &sampling.mask) {
+                let end = words.len() + record;
+                words.push(number as u32);
+                words.extend_from_slice(mask.words());
+                words.resize(end, 0);
             }
         }
         words
@@ -312,7 +339,8 @@ impl<E: Executor> ExecuteModel for ModelRunner<E> {
                 .map(|row| Filters::of(&output.scheduled[row.sequence].sampling.params))
                 .collect();
             let edits = self.edits(&batch.rows[rows.clone()], output);
-            let logits = self.head(&batch, rows.clone(), &filters, &edits, read)?;
+            let masks = self.masks(&batch.rows[rows.clone()], output);
+            let logits = self.head(&batch, rows.clone(), &filters, &edits, &masks, read)?;
             if let Some(logits) = logits {
                 launched.expect_logits(rows, logits);
             }

@@ -14,6 +14,7 @@ pub struct ProgramCache {
     heads: HashMap<(u32, u32, HeadPart), Program>,
     pools: HashMap<u32, Program>,
     edit: Option<Program>,
+    mask: Option<Program>,
 }
 
 /// The bucket of `n`, at most `most`.
@@ -56,6 +57,12 @@ impl ProgramCache {
     /// What changes single logits.
     pub fn edit(&mut self, ws: &Workspace) -> &Program {
         self.edit.get_or_insert_with(|| head::edit(ws))
+    }
+
+    /// What bans the tokens that masks leave out.
+    pub fn mask(&mut self, model: &Decoder, ws: &Workspace) -> &Program {
+        self.mask
+            .get_or_insert_with(|| head::mask(&model.config, ws))
     }
 
     /// The head for `rows` rows from `first_row` on.

@@ -1,7 +1,7 @@
 //! Why a request is refused or fails, in the numbers that decided it. Knows nothing of files or
 //! devices.
 
-use crate::types::{RequestId, TokenId};
+use crate::types::{RequestId, StructuredOutputError, TokenId};
 use thiserror::Error;
 
 /// Why one request cannot be served. Never the fault of another request, and never costs one.
@@ -58,6 +58,9 @@ pub enum RequestError {
         /// What would do.
         must: &'static str,
     },
+    /// The answer cannot have the form that is asked for.
+    #[error(transparent)]
+    StructuredOutput(#[from] StructuredOutputError),
     /// The model drew an id outside its vocabulary, which comes of logits that are not numbers.
     #[error(
         "{request_id}: the model drew token id {id} at position {position}, outside its vocabulary \

@@ -177,6 +177,7 @@ impl Request {
         let edits = samples && self.params.edits_logits(num_output);
         SamplingInputs {
             params: Arc::clone(&self.params),
+            mask: None,
             history: edits.then(|| SamplingHistory {
                 token_ids: self.token_ids.clone(),
                 num_prompt_tokens: self.num_prompt_tokens,

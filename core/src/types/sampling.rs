@@ -1,14 +1,14 @@
 //! What a request asks of the draw of its tokens, and what a step carries of it. Plain data; what
 //! the values mean for logits is `sample`'s, and for text the output processor's.
 
-use super::TokenId;
+use super::{StructuredOutput, TokenId, TokenMask};
 use std::sync::Arc;
 
 /// How one request draws its tokens and when it ends.
 ///
-/// Names, order and meaning are vLLM's: bans and [`logit_bias`](Self::logit_bias), then penalties,
-/// then [`temperature`](Self::temperature), `min_p`, `top_k`, `top_p`, then the draw. At temperature 0
-/// the last three change nothing.
+/// Names, order and meaning are vLLM's: the answer's form, bans and [`logit_bias`](Self::logit_bias),
+/// then penalties, then [`temperature`](Self::temperature), `min_p`, `top_k`, `top_p`, then the draw. At
+/// temperature 0 the last three change nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplingParams {
     /// Divides the logits before drawing; 0 takes the largest logit (lowest id on a tie).
@@ -28,6 +28,9 @@ pub struct SamplingParams {
     pub frequency_penalty: f32,
     /// Added to the logits of these ids, each of which stands here once.
     pub logit_bias: Vec<(TokenId, f32)>,
+    /// The form of the answer: tokens that would leave it are not drawn, and a whole answer that
+    /// nothing may follow ends. Bans win, and `max_tokens` may cut it.
+    pub structured_output: Option<StructuredOutput>,
     /// Sequences that do not appear in the output: the last id of one is not drawn right after the
     /// others.
     pub bad_words: Vec<Vec<TokenId>>,
@@ -71,6 +74,7 @@ impl Default for SamplingParams {
             presence_penalty: 0.0,
             frequency_penalty: 0.0,
             logit_bias: Vec::new(),
+            structured_output: None,
             bad_words: Vec::new(),
             seed: 0,
             max_tokens: 128,
@@ -107,6 +111,8 @@ pub struct SamplingInputs {
     pub params: Arc<SamplingParams>,
     /// What bans and penalties depend on, where there are any and a token is drawn.
     pub history: Option<SamplingHistory>,
+    /// The tokens that may be drawn, where the answer has a form.
+    pub mask: Option<TokenMask>,
 }
 
 /// The tokens before a drawn one.

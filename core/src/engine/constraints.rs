@@ -1,0 +1,108 @@
+//! The answers under way that have a form: each keeps its place in its grammar with its tokens, and
+//! steps carry its mask. Knows requests by their ids alone.
+
+use super::core::{EngineCore, EngineOutput};
+use crate::clock::Clock;
+use crate::runner::ExecuteModel;
+use crate::sample::grammar::{Constraint, GrammarCompiler, TokenText};
+use crate::sched::{RequestUpdate, SchedulerOutput};
+use crate::types::{FinishReason, RequestId, SamplingParams, StructuredOutputError, TokenId};
+use std::collections::BTreeMap;
+
+/// Forms of answers.
+#[derive(Debug, Default)]
+pub(super) struct Constraints {
+    /// Once there is a vocabulary, which may be too large.
+    compiler: Option<Result<GrammarCompiler, StructuredOutputError>>,
+    answers: BTreeMap<RequestId, Constraint>,
+}
+
+impl Constraints {
+    /// Whether grammars can be compiled.
+    pub(super) fn has_vocabulary(&self) -> bool {
+        self.compiler.is_some()
+    }
+
+    /// Says what the ids below `vocab_size` stand for, of which `eos` end a generation.
+    fn set_vocabulary<'a>(
+        &mut self,
+        vocab_size: usize,
+        eos: &[TokenId],
+        token: impl Fn(TokenId) -> TokenText<'a>,
+    ) {
+        self.compiler = Some(GrammarCompiler::new(vocab_size, eos, token));
+    }
+
+    /// The forms of a request's `n` answers; none where it asks for none.
+    ///
+    /// # Errors
+    /// A form that cannot be enforced.
+    pub(super) fn prepare(
+        &self,
+        params: &SamplingParams,
+        eos: &[TokenId],
+    ) -> Result<Vec<Constraint>, StructuredOutputError> {
+        let Some(form) = &params.structured_output else {
+            return Ok(Vec::new());
+        };
+        let compiler = match &self.compiler {
+            None => return Err(StructuredOutputError::NoTokenizer),
+            Some(compiler) => compiler.as_ref().map_err(Clone::clone)?,
+        };
+        let first = Constraint::new(compiler.compile(form)?, params, eos)?;
+        let mut answers: Vec<_> = (1..params.n).map(|_| first.fork()).collect();
+        answers.push(first);
+        Ok(answers)
+    }
+
+    /// Keeps an answer's form while it is under way.
+    pub(super) fn keep(&mut self, id: RequestId, constraint: Constraint) {
+        self.answers.insert(id, constraint);
+    }
+
+    /// An answer is over.
+    pub(super) fn forget(&mut self, id: RequestId) {
+        self.answers.remove(&id);
+    }
+
+    /// Gives a step the masks of the rows that draw.
+    pub(super) fn mask(&self, step: &mut SchedulerOutput) {
+        for share in step.scheduled.iter_mut().filter(|share| share.samples) {
+            let constraint = self.answers.get(&share.request_id);
+            share.sampling.mask = constraint.map(|constraint| constraint.mask().clone());
+        }
+    }
+
+    /// Takes an answer's drawn token in. Says whether the answer ends by it that otherwise would go
+    /// on; where it is whole the update says so, whatever it said before.
+    fn advance(&mut self, update: &mut RequestUpdate) -> bool {
+        let constraint = self.answers.get_mut(&update.request_id);
+        let (Some(constraint), Some(id)) = (constraint, update.token_id) else {
+            return false;
+        };
+        let goes_on = update.finished.is_none();
+        match constraint.accept(id) {
+            Ok(true) => update.finished = Some(Ok(FinishReason::Stop)),
+            Err(error) if goes_on => update.finished = Some(Err(error.into())),
+            Ok(false) | Err(_) => {}
+        }
+        goes_on && update.finished.is_some()
+    }
+}
+
+impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
+    /// Says what the model's ids stand for, for answers that have a form
+    /// ([`SamplingParams::structured_output`]). Takes a tenth of a second or two.
+    pub fn set_vocabulary<'a>(&mut self, token: impl Fn(TokenId) -> TokenText<'a>) {
+        let eos = &self.eos_token_ids;
+        self.constraints.set_vocabulary(self.vocab_size, eos, token);
+    }
+
+    /// Moves an answer's form on by what a step brought, before that is recorded.
+    pub(super) fn keep_form(&mut self, mut update: RequestUpdate) -> EngineOutput {
+        if self.constraints.advance(&mut update) {
+            self.scheduler.abort(update.request_id);
+        }
+        self.record(update)
+    }
+}
