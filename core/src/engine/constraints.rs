@@ -60,6 +60,13 @@ impl Constraints {
         self.answers.insert(id, constraint);
     }
 
+    /// An answer under way goes on under another name.
+    pub(super) fn rename(&mut self, old: RequestId, new: RequestId) {
+        if let Some(constraint) = self.answers.remove(&old) {
+            self.answers.insert(new, constraint);
+        }
+    }
+
     /// An answer is over.
     pub(super) fn forget(&mut self, id: RequestId) {
         self.answers.remove(&id);

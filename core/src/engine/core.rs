@@ -70,8 +70,11 @@ pub struct EngineCore<R: ExecuteModel, C> {
     pub(super) metrics: BTreeMap<RequestId, RequestMetrics>,
     /// Requests for embeddings.
     pub(super) pooling: BTreeMap<RequestId, Pooling>,
-    /// Of the scheduler's requests those that are further answers of another: of which, and which.
-    further_answers: BTreeMap<RequestId, (RequestId, usize)>,
+    /// Of the scheduler's requests those that are not known by their own ids outside: further answers
+    /// of another, and what was paused. Of which request, and which answer.
+    pub(super) further_answers: BTreeMap<RequestId, (RequestId, usize)>,
+    /// Out of the scheduler for a while.
+    pub(super) paused: BTreeMap<RequestId, Request>,
     pub(super) constraints: Constraints,
     /// What steps inside [`EngineCore::generate`] brought other requests.
     pub(super) undelivered: Vec<EngineOutput>,
@@ -108,6 +111,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             pooling: BTreeMap::new(),
             further_answers: BTreeMap::new(),
             constraints: Constraints::default(),
+            paused: BTreeMap::new(),
             undelivered: Vec::new(),
             kv_slot_seconds: KvSlotSeconds::default(),
             in_flight: VecDeque::new(),
@@ -163,31 +167,25 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
 
     /// Ends a request at once: says so of each of its answers that is not over already.
     pub fn abort(&mut self, id: RequestId) -> Vec<EngineOutput> {
-        let further = self.further_answers.iter();
-        let further = further.filter(|(_, (first, _))| *first == id);
-        let answers: Vec<_> = std::iter::once(id)
-            .chain(further.map(|(id, _)| *id))
-            .collect();
-        let outputs = answers.into_iter().filter_map(|id| self.abort_one(id));
-        outputs.collect()
+        let answers = self.answers_of(id).into_iter();
+        answers.filter_map(|id| self.abort_one(id)).collect()
     }
 
     /// Ends one answer of a request at once, without a word.
     pub(super) fn give_up(&mut self, request_id: RequestId, index: usize) {
         let mut further = self.further_answers.iter();
-        let id = match index {
-            0 => Some(request_id),
-            _ => further
-                .find(|(_, answer)| **answer == (request_id, index))
-                .map(|(id, _)| *id),
-        };
-        if let Some(id) = id {
+        let further = further.find(|(_, answer)| **answer == (request_id, index));
+        let id = further.map(|(id, _)| *id);
+        if let Some(id) = id.or((index == 0).then_some(request_id)) {
             self.abort_one(id);
         }
     }
 
     fn abort_one(&mut self, id: RequestId) -> Option<EngineOutput> {
-        let request = self.scheduler.abort(id)?;
+        let request = self
+            .scheduler
+            .abort(id)
+            .or_else(|| self.paused.remove(&id))?;
         let update = RequestUpdate {
             request_id: id,
             token_id: None,

@@ -137,6 +137,11 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
         outputs.map(text).collect()
     }
 
+    /// The engine below, for a driver.
+    pub(super) fn core_mut(&mut self) -> &mut EngineCore<R, C> {
+        &mut self.core
+    }
+
     /// Whether a step has anything to compute or to say.
     pub fn has_unfinished_requests(&self) -> bool {
         self.core.has_unfinished_requests()

@@ -10,6 +10,7 @@ pub mod handle;
 pub mod llm;
 pub mod metrics;
 pub mod output_processor;
+mod pausing;
 pub mod pooling;
 pub mod recovery;
 mod sampling_check;

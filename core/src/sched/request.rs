@@ -139,6 +139,19 @@ impl Request {
         }
     }
 
+    /// The same with its tokens, as a newcomer of another name.
+    #[must_use]
+    pub fn renewed(self, id: RequestId) -> Self {
+        Self {
+            id,
+            num_computed_tokens: 0,
+            num_scheduled_tokens: 0,
+            awaits_prompt: false,
+            status: RequestStatus::Waiting,
+            ..self
+        }
+    }
+
     /// Says that the prompt is also that of `first`, an earlier request: it is computed once, and
     /// the blocks of it are shared, the last one until somebody writes into it.
     #[must_use]

@@ -164,6 +164,11 @@ impl Scheduler {
         self.requests.len()
     }
 
+    /// Those of them that take part in steps.
+    pub fn num_running_requests(&self) -> usize {
+        self.running.len()
+    }
+
     /// Queues a request, whose id must be larger than every earlier one.
     ///
     /// # Errors

@@ -9,7 +9,6 @@ use crate::engine::llm::{LlmEngine, Prompt};
 use crate::engine::output_processor::RequestOutput;
 use crate::error::Error;
 use crate::runner::ExecuteModel;
-use crate::sched::RequestStatus;
 use crate::types::RequestId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -92,6 +91,11 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
         for submission in inbox.submissions {
             self.take_in(submission);
         }
+        for id in inbox.reads {
+            if let Some(&id) = self.names.get(&id) {
+                self.engine.core_mut().resume(id);
+            }
+        }
         for id in inbox.aborts {
             if let Some(&id) = self.names.get(&id) {
                 self.abort(id);
@@ -103,7 +107,8 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
         }
         if !self.engine.has_unfinished_requests() {
             self.tell_load();
-            if inbox.ending.is_none() {
+            // What nobody reads is paused, and not over.
+            if inbox.ending.is_none() || !self.live.is_empty() {
                 return Turn::Idle;
             }
             self.close(Ok(()));
@@ -162,9 +167,11 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
                 continue;
             };
             output.output.request_id = live.id;
-            live.outbox.push(output);
+            let full = live.outbox.push(output);
             if live.outbox.is_over() {
                 self.forget(inner);
+            } else if full {
+                self.engine.core_mut().pause(inner);
             }
         }
     }
@@ -180,14 +187,14 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
     /// the others shall not wait for it.
     fn end_step(&mut self, error: Error) {
         let error = StreamError::StepFailed(Arc::new(error));
-        let scheduler = self.engine.core().scheduler();
-        let waits = |id: &RequestId| {
-            let request = scheduler.request(*id);
-            request.is_some_and(|r| r.status() != RequestStatus::Running)
-        };
-        let (waiting, mut took_part): (Vec<_>, Vec<_>) = self.live.keys().partition(|id| waits(id));
+        let core = self.engine.core();
+        let (mut took_part, others): (Vec<_>, Vec<_>) =
+            self.live.keys().partition(|id| core.is_running(**id));
         if took_part.is_empty() {
-            took_part = waiting;
+            took_part = others
+                .into_iter()
+                .filter(|id| !core.is_paused(*id))
+                .collect();
         }
         for id in took_part {
             self.live[&id].outbox.fail(error.clone());
@@ -202,12 +209,8 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
         let usable = cache.num_usable_blocks().max(1);
         let held = usable - cache.num_free_blocks().min(usable);
         let permille = u32::try_from(1000 * held / usable).unwrap_or(1000);
-        let running = |id: &&RequestId| {
-            let request = scheduler.request(**id);
-            request.is_some_and(|r| r.status() == RequestStatus::Running)
-        };
-        let num_running = self.live.keys().filter(running).count();
-        self.mailbox.set_load(num_running, permille);
+        self.mailbox
+            .set_load(scheduler.num_running_requests(), permille);
     }
 
     /// Ends every stream that is not over.

@@ -27,7 +27,7 @@ pub enum Health {
 pub struct Load {
     /// Requests that are not over.
     pub num_requests: usize,
-    /// Requests that hold blocks of the KV cache and take part in steps.
+    /// Sequences that hold blocks of the KV cache and take part in steps.
     pub num_running: usize,
     /// Blocks of the KV cache that somebody holds, of a thousand.
     pub kv_usage_permille: u32,

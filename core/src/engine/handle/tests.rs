@@ -117,6 +117,98 @@ fn whoever_goes_frees_what_it_held() {
     }
 }
 
+/// Nobody reads the first streams: they stand still, hold nothing and take nobody's seat, while all
+/// others come at the pace they always have; read at last, they say what they always do.
+#[test]
+fn a_slow_reader_stops_only_itself() {
+    let expected = plain();
+    for (n, ends) in [(1, None), (1, Some(false)), (2, None), (2, Some(true))] {
+        let fate = SharedFate::default();
+        let steps = |fate: &SharedFate| fate.borrow().steps;
+        let (mut driver, handle) = engine(&fate);
+        let mut slow: Vec<_> = (0..4)
+            .map(|index| {
+                let (prompt, params) = request(index);
+                handle
+                    .submit(prompt, SamplingParams { n, ..params })
+                    .unwrap()
+            })
+            .collect();
+        while block_on(driver.turn()) == Turn::Stepped {}
+        assert_eq!(free_blocks(&driver), 32);
+        assert_eq!(handle.load().num_requests, 4);
+        let mut fast: Vec<_> = (4..6).map(|index| submit(&handle, index)).collect();
+        let before = steps(&fate);
+        assert_eq!(use_up(&mut driver, &mut fast), expected[4..]);
+        // Each a token a step, as if they were alone.
+        let longest = expected[5].ids.len();
+        assert_eq!(steps(&fate) - before, longest);
+        match ends {
+            Some(true) => {
+                handle.stop();
+                assert_eq!(block_on(driver.turn()), Turn::Ended);
+                for stream in &mut slow {
+                    for piece in read(stream).unwrap() {
+                        let finished = piece.unwrap().output.finished;
+                        assert_eq!(finished, Some(Ok(FinishReason::Abort)));
+                    }
+                }
+                continue;
+            }
+            // It goes on until the last is read.
+            Some(false) => handle.drain(),
+            None => {}
+        }
+        assert_eq!(block_on(driver.turn()), Turn::Idle);
+        let mut answers: Vec<_> = slow.iter().map(|_| Answer::default()).collect();
+        for _ in 0..40 {
+            for (stream, answer) in slow.iter_mut().zip(&mut answers) {
+                for piece in read(stream).into_iter().flatten() {
+                    let piece = piece.unwrap();
+                    assert!(piece.output.token_ids.len() <= 8 + n);
+                    if piece.output.index == 0 {
+                        let counted = piece.output.metrics.num_output_tokens;
+                        answer.take(piece);
+                        assert_eq!(counted, answer.ids.len());
+                    }
+                }
+            }
+            while block_on(driver.turn()) == Turn::Stepped {}
+            driver
+                .engine()
+                .core()
+                .scheduler()
+                .check_integrity()
+                .unwrap();
+        }
+        assert_eq!(answers, expected[..4]);
+        assert!(slow.iter_mut().all(|stream| read(stream).is_none()));
+        assert_eq!(handle.load().num_requests, 0);
+        let last = block_on(driver.turn());
+        assert_eq!(last == Turn::Ended, ends.is_some());
+        assert_eq!(free_blocks(&driver), 32);
+    }
+}
+
+#[test]
+fn a_paused_request_can_be_given_up() {
+    for drops in [true, false] {
+        let (mut driver, handle) = engine(&SharedFate::default());
+        let mut stream = submit(&handle, 3);
+        while block_on(driver.turn()) == Turn::Stepped {}
+        let kept = read(&mut stream).unwrap();
+        assert_eq!(kept.len(), 1);
+        while block_on(driver.turn()) == Turn::Stepped {}
+        if drops {
+            drop(stream);
+        } else {
+            handle.abort(stream.id());
+        }
+        assert_eq!(block_on(driver.turn()), Turn::Idle);
+        assert_eq!(handle.load().num_requests, 0);
+    }
+}
+
 #[test]
 fn a_full_queue_says_how_full() {
     let (mut driver, handle) = engine(&SharedFate::default());
