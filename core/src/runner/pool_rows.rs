@@ -135,6 +135,7 @@ mod tests {
             block_tables: Vec::new(),
             samples: pooling.is_none(),
             sampling: SamplingInputs {
+                mask: None,
                 params: Arc::default(),
                 history: None,
             },

@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn patterns_that_meet_are_counted() {
-        let mut count = |schema: Value| {
+        let count = |schema: Value| {
             Meeting {
                 root: &schema,
                 found: HashMap::new(),
