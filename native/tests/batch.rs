@@ -130,9 +130,19 @@ fn every_line_gets_its_answer() {
             chat("hot", json!({"temperature": "hot"})),
             chat("negative", json!({"top_p": -1})),
             chat("tools", json!({"tools": [{"type": "function"}]})),
+            chat("format", json!({"response_format": {"type": "xml"}})),
             chat(
-                "format",
-                json!({"response_format": {"type": "json_object"}}),
+                "form",
+                json!({"structured_outputs": {"choice": ["yes", "no"]}}),
+            ),
+            chat(
+                "schema",
+                json!({"response_format": {"type": "json_schema",
+                    "json_schema": {"schema": {"type": "numbre"}}}}),
+            ),
+            chat(
+                "forms",
+                json!({"response_format": {"type": "json_object"}, "guided_regex": "a"}),
             ),
             chat(
                 "role",
@@ -152,7 +162,7 @@ fn every_line_gets_its_answer() {
     assert!(output.status.success(), "{output:?}");
     assert!(output.stdout.is_empty());
     let answers = answers(home.path().join("out.jsonl"));
-    assert_eq!(answers.len(), 19);
+    assert_eq!(answers.len(), 22);
     let body = |id: &str| {
         let response = &answers[id];
         assert_eq!(response["status_code"], 200, "{id}: {response}");
@@ -168,6 +178,8 @@ fn every_line_gets_its_answer() {
     let total = count("prompt_tokens") + count("completion_tokens");
     assert_eq!(count("total_tokens"), total);
     body("parts");
+    let form = body("form")["choices"][0]["message"]["content"].clone();
+    assert!(form == "yes" || form == "no", "{form}");
     let several = body("several")["choices"].clone();
     assert_eq!(several.as_array().unwrap().len(), 3);
     for (index, choice) in several.as_array().unwrap().iter().enumerate() {
@@ -194,6 +206,8 @@ fn every_line_gets_its_answer() {
         ("negative", "top_p"),
         ("tools", "tools"),
         ("format", "response_format"),
+        ("schema", "response_format"),
+        ("forms", "guided_regex"),
         ("role", "messages"),
         ("empty", "messages"),
         ("top", "top_logprobs"),
@@ -212,7 +226,7 @@ fn every_line_gets_its_answer() {
     }
     let summary: Value =
         serde_json::from_slice(&fs::read(home.path().join("sum.json")).unwrap()).unwrap();
-    let requests = json!({"completed": 7, "failed": 12, "skipped": 0, "interrupted": 0});
+    let requests = json!({"completed": 8, "failed": 14, "skipped": 0, "interrupted": 0});
     assert_eq!(summary["requests"], requests);
     for name in ["output_tokens_per_s", "kv_waste"] {
         assert!(summary[name].as_f64().unwrap() > 0.0, "{summary}");

@@ -141,20 +141,20 @@ impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
         work: &mut Work<'_>,
     ) -> Result<(), BatchError> {
         let custom_id = framed.custom_id.clone();
-        let asked = match self.understand(&framed) {
+        let mut asked = match self.understand(&framed) {
             Ok(asked) => asked,
             Err(refusal) => return work.refuse(&custom_id, &refusal),
         };
-        let (n, field) = (asked.params.n, asked.endpoint.prompt_field());
+        let n = asked.params.n;
         let mut open = Open {
             custom_id,
             endpoint: asked.endpoint,
             arrival,
-            model: asked.model.unwrap_or_else(|| self.model.to_owned()),
+            model: asked.model.take().unwrap_or_else(|| self.model.to_owned()),
             requests: Vec::new(),
             choices: Vec::new(),
         };
-        for prompt in asked.prompts {
+        for prompt in std::mem::take(&mut asked.prompts) {
             match self.add(prompt, &asked.params) {
                 Ok((id, ids)) => {
                     work.places.insert(id, (line, open.choices.len()));
@@ -167,7 +167,7 @@ impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
                 }
                 Err(error) => {
                     self.forget(&open, work);
-                    return match Refusal::from_engine(&error, field) {
+                    return match asked.refusal(&error) {
                         Some(refusal) => work.refuse(&open.custom_id, &refusal),
                         None => work.fail(&open.custom_id, &error.to_string()),
                     };

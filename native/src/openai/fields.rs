@@ -2,8 +2,6 @@
 
 use serde_json::{Map, Value};
 use thiserror::Error;
-use twoclock_core::error::Error as EngineError;
-use twoclock_core::sched::RequestError;
 use twoclock_core::types::TokenId;
 
 /// A request that means nothing: which of its fields, and why.
@@ -23,24 +21,6 @@ impl Refusal {
             param: Some(param.to_owned()),
             message: message.into(),
         }
-    }
-
-    /// What the engine says against a request; `prompt` is the field its prompt came in. `None` where
-    /// it is no fault of the request.
-    pub fn from_engine(error: &EngineError, prompt: &str) -> Option<Self> {
-        let param = match error {
-            EngineError::Text(_) => prompt,
-            EngineError::Request(error) => match error {
-                RequestError::InvalidParameter { name, .. } => name,
-                RequestError::TokenOutOfRange { what, .. } if *what != "the prompt" => what,
-                RequestError::InvalidSample { .. } | RequestError::MissingOutput { .. } => {
-                    return None;
-                }
-                _ => prompt,
-            },
-            _ => return None,
-        };
-        Some(Self::of(param, error.to_string()))
     }
 }
 

@@ -2,6 +2,7 @@
 //! engine: the batch command and a server read and write the same.
 
 pub mod fields;
+mod form;
 pub mod request;
 pub mod response;
 mod sampling;

@@ -4,11 +4,14 @@
 
 use serde_json::{Map, Value, json};
 use twoclock_core::engine::Prompt;
+use twoclock_core::error::Error;
+use twoclock_core::sched::RequestError;
 use twoclock_core::text::{ChatTemplate, Tokenizer};
 use twoclock_core::types::SamplingParams;
 use twoclock_core::weights::GenerationDefaults;
 
 use super::fields::{self, Fields, Refusal};
+use super::form;
 use super::sampling;
 
 /// Most prompts in one body.
@@ -67,6 +70,8 @@ pub struct Asked {
     pub prompts: Vec<Prompt>,
     /// How.
     pub params: SamplingParams,
+    /// The field that gives the answer a form.
+    form_field: Option<&'static str>,
 }
 
 impl Asked {
@@ -89,6 +94,9 @@ impl Asked {
         };
         serving.defaults.apply(&mut base);
         let mut params = sampling::read(&fields, base, serving.tokenizer)?;
+        let form = form::read(&fields)?;
+        let form_field = form.as_ref().map(|(_, field)| *field);
+        params.structured_output = form.map(|(form, _)| form);
         let most = fields.count("max_tokens")?;
         let prompts = match endpoint {
             Endpoint::Chat => {
@@ -111,27 +119,34 @@ impl Asked {
             model: fields.text("model")?.map(str::to_owned),
             prompts,
             params,
+            form_field,
         })
+    }
+
+    /// What the engine says against this request; `None` where it is no fault of the request.
+    pub fn refusal(&self, error: &Error) -> Option<Refusal> {
+        let prompt = self.endpoint.prompt_field();
+        let param = match error {
+            Error::Text(_) => prompt,
+            Error::Request(error) => match error {
+                RequestError::InvalidParameter { name, .. } => name,
+                RequestError::TokenOutOfRange { what, .. } if *what != "the prompt" => what,
+                RequestError::StructuredOutput(_) => self.form_field.unwrap_or("response_format"),
+                RequestError::InvalidSample { .. } | RequestError::MissingOutput { .. } => {
+                    return None;
+                }
+                _ => prompt,
+            },
+            _ => return None,
+        };
+        Some(Refusal::of(param, error.to_string()))
     }
 }
 
 /// Refuses what would change the answer and is not there.
 fn refuse_unserved(endpoint: Endpoint, fields: &Fields<'_>) -> Result<(), Refusal> {
     let refuse = |name: &str| Err(Refusal::of(name, format!("{name} is not served yet")));
-    if let Some(format) = fields.object("response_format")?
-        && format.get("type") != Some(&json!("text"))
-    {
-        return refuse("response_format");
-    }
-    for name in [
-        "structured_outputs",
-        "guided_json",
-        "guided_regex",
-        "guided_choice",
-        "guided_grammar",
-        "suffix",
-        "audio",
-    ] {
+    for name in ["suffix", "audio"] {
         if fields.get(name).is_some() {
             return refuse(name);
         }
