@@ -90,6 +90,29 @@ fn says_what_is_widened_on_a_device_and_by_how_much() {
     assert!(said.contains("Q4_1 already"), "{said}");
 }
 
+/// A head of 16 dims takes 18 bytes as int8: 16 codes and a scale.
+#[test]
+fn says_what_a_token_takes_in_the_cache() {
+    let model = golden("models/llama");
+    let token = |arguments: &[&str]| {
+        let shown = inspect(&model, &[&["--json"], arguments].concat());
+        let memory = serde_json::from_slice::<Value>(&shown.stdout).unwrap()["memory"].take();
+        let bytes = memory["kv_token_bytes"].as_u64().unwrap();
+        (memory["kv_cache_dtype"].clone(), bytes)
+    };
+    let (auto, bytes) = token(&[]);
+    assert_eq!(auto, "f32");
+    let of_rows = |row: u64| bytes * row / (4 * 16);
+    for (name, row) in [("f32", 4 * 16), ("f16", 2 * 16), ("int8", 16 + 2)] {
+        let shown = token(&["--kv-cache-dtype", name]);
+        assert_eq!(shown, (name.into(), of_rows(row)));
+    }
+    let refused = inspect(&model, &["--kv-cache-dtype", "q4"]);
+    assert!(!refused.status.success());
+    let why = String::from_utf8(refused.stderr).unwrap();
+    assert!(why.contains("give auto, f16, f32 or int8"), "{why}");
+}
+
 #[test]
 fn a_bad_model_is_one_sentence_and_a_failure() {
     let folder = tempfile::tempdir().unwrap();

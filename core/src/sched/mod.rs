@@ -33,6 +33,8 @@ pub mod step_load;
 pub mod swap;
 pub mod token_budget;
 pub mod update;
+#[cfg(test)]
+mod waste_tests;
 
 pub use block_hash::BlockHash;
 pub use block_pool::{BlockId, BlockPool};
