@@ -24,6 +24,7 @@ mod moe_matmul;
 mod moe_route;
 mod moe_sum;
 mod pool_sum;
+mod prepare;
 mod residual;
 mod residual_norm;
 mod rms_norm;
@@ -34,6 +35,7 @@ mod sample_edit;
 mod sample_mask;
 mod sample_pick;
 mod sample_scan;
+mod sample_state;
 mod softcap;
 mod tap_rows;
 mod weight_row;
@@ -63,6 +65,7 @@ pub const KERNELS: &[(&str, CpuKernel)] = &[
     ("moe_route", moe_route::run),
     ("moe_sum", moe_sum::run),
     ("pool_sum", pool_sum::run),
+    ("prepare", prepare::run),
     ("residual", residual::run),
     ("residual_norm", residual_norm::run),
     ("rms_norm", rms_norm::run),
@@ -73,6 +76,7 @@ pub const KERNELS: &[(&str, CpuKernel)] = &[
     ("sample_mask", sample_mask::run),
     ("sample_pick", sample_pick::run),
     ("sample_scan", sample_scan::run),
+    ("sample_state", sample_state::run),
     ("softcap", softcap::run),
     ("tap_rows", tap_rows::run),
 ];

@@ -19,6 +19,7 @@ pub mod moe_matmul;
 pub mod moe_route;
 pub mod moe_sum;
 pub mod pool_sum;
+pub mod prepare;
 pub mod residual;
 pub mod residual_norm;
 pub mod rms_norm;
@@ -29,6 +30,7 @@ pub mod sample_edit;
 pub mod sample_mask;
 pub mod sample_pick;
 pub mod sample_scan;
+pub mod sample_state;
 pub mod softcap;
 pub mod step;
 pub mod tap_rows;
@@ -53,6 +55,7 @@ pub const ALL: &[&Kernel] = &[
     &moe_route::KERNEL,
     &moe_sum::KERNEL,
     &pool_sum::KERNEL,
+    &prepare::KERNEL,
     &residual::KERNEL,
     &residual_norm::KERNEL,
     &rms_norm::KERNEL,
@@ -63,6 +66,7 @@ pub const ALL: &[&Kernel] = &[
     &sample_mask::KERNEL,
     &sample_pick::KERNEL,
     &sample_scan::KERNEL,
+    &sample_state::KERNEL,
     &softcap::KERNEL,
     &tap_rows::KERNEL,
 ];

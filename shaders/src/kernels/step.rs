@@ -14,13 +14,15 @@ pub const NUM_TOKENS: usize = 0;
 pub const NUM_SEQS: usize = 1;
 /// Header word: token rows that want logits.
 pub const NUM_ROWS: usize = 2;
-/// Header word: start of the token ids, one a token.
+/// Header word: start of the token ids, one a token; [`FROM_STATE`] for the last one that the
+/// sequence drew.
 pub const IDS: usize = 3;
-/// Header word: start of the positions, one a token.
+/// Header word: start of the positions, one a token: filled in by [`super::prepare`], beyond what is
+/// uploaded.
 pub const POSITIONS: usize = 4;
 /// Header word: start of the slots, one a token, group of layers after group:
-/// `block · block_size + offset`, [`NO_SLOT`] for a padded token. A group has as many as
-/// [`NUM_TOKENS`] says.
+/// `block · block_size + offset`, [`NO_SLOT`] for a token that is not written. A group has as many as
+/// [`NUM_TOKENS`] says. Filled in by [`super::prepare`], beyond what is uploaded.
 pub const SLOTS: usize = 5;
 /// Header word: start of the sequence records, [`SEQ_WORDS`] words each.
 pub const SEQS: usize = 6;
@@ -37,13 +39,27 @@ pub const SAMPLES: usize = 10;
 /// Header word: start of the copies: for each group of layers the start of its own, in words from
 /// the start of the buffer, then [`COPY_WORDS`] words each.
 pub const COPIES: usize = 11;
+/// Header word: start of what is given of the sequences' states, [`STATE_GIVEN_WORDS`] words each:
+/// length of the context with this step's tokens, or [`FROM_STATE`]; slot of the state; tokens that
+/// may still be drawn, by this step and later ones.
+pub const STATES: usize = 12;
+/// Header word: start of the draws, [`DRAW_WORDS`] words a row: sequence, or [`NO_SEQ`] for a row that
+/// draws nothing; number of ids that end it, and those, [`DRAW_ENDS`] at most. A sequence that more
+/// end is ended by the others only when the host sees them.
+pub const DRAWS: usize = 13;
 
 /// Words of a sequence record: token of its first query, number of queries, length of its context
-/// with this step's tokens, start of its block tables (in words from the start of the buffer),
+/// with this step's tokens (filled in by [`super::prepare`]), start of its block tables (in words from the start of the buffer),
 /// words of each of them. Tables of groups of layers follow each other.
 /// Query `i` stands at position `context − queries + i` and sees keys up to its own position: all
 /// of them, or the last ones of a window.
 pub const SEQ_WORDS: usize = 5;
+/// Words given of a sequence's state.
+pub const STATE_GIVEN_WORDS: usize = 3;
+/// Words of a draw.
+pub const DRAW_WORDS: usize = 8;
+/// Most ids of a draw that end its sequence.
+pub const DRAW_ENDS: usize = DRAW_WORDS - 2;
 /// Words of a prefill tile or decode query.
 pub const ITEM_WORDS: usize = 2;
 /// Words of a sampling record: temperature (f32 bits), seed low, seed high, position of the token
@@ -64,6 +80,22 @@ pub const NO_MIN_P: f32 = -3.4e38;
 /// Words of a copy: page it is made of, page it is made to.
 pub const COPY_WORDS: usize = 2;
 
+/// Words of a sequence's state, which stays on the device from step to step: [`STATE_LAST_TOKEN`],
+/// [`STATE_CONTEXT`], [`STATE_REMAINING`], [`STATE_ACTIVE`].
+pub const STATE_WORDS: usize = 4;
+/// Word of a state: the token drawn last.
+pub const STATE_LAST_TOKEN: usize = 0;
+/// Word: tokens in the cache.
+pub const STATE_CONTEXT: usize = 1;
+/// Word: tokens that may still be drawn.
+pub const STATE_REMAINING: usize = 2;
+/// Word: 0 once the sequence has ended.
+pub const STATE_ACTIVE: usize = 3;
+
+/// Instead of an id or a length: what the state has.
+pub const FROM_STATE: u32 = u32::MAX;
+/// Instead of a sequence: none.
+pub const NO_SEQ: u32 = u32::MAX;
 /// The slot of a token that is written nowhere.
 pub const NO_SLOT: u32 = u32::MAX;
 

@@ -14,6 +14,7 @@ mod kv_write;
 mod matmul;
 mod moe;
 mod pool_sum;
+mod prepare;
 mod residual;
 mod residual_norm;
 mod rms_norm;
