@@ -62,6 +62,7 @@ pub struct WgpuExecutor {
     in_submit: f64,
     staged: u64,
     submits: u64,
+    read_bytes: u64,
     tickets: u64,
 }
 
@@ -78,6 +79,7 @@ impl WgpuExecutor {
             in_submit: 0.0,
             staged: 0,
             submits: 0,
+            read_bytes: 0,
             tickets: 0,
         }
     }
@@ -99,17 +101,22 @@ impl WgpuExecutor {
         self.submits
     }
 
+    /// Bytes asked back from the device so far.
+    pub fn read_bytes(&self) -> u64 {
+        self.read_bytes
+    }
+
     fn encoder(&mut self) -> wgpu::CommandEncoder {
         self.pending
             .take()
             .unwrap_or_else(|| self.gpu.device.create_command_encoder(&Default::default()))
     }
 
-    fn submit(&mut self, encoder: wgpu::CommandEncoder) {
-        self.gpu.queue.submit([encoder.finish()]);
+    fn submit(&mut self, encoder: wgpu::CommandEncoder) -> wgpu::SubmissionIndex {
         self.submits += 1;
         self.in_submit = 0.0;
         self.staged = 0;
+        self.gpu.queue.submit([encoder.finish()])
     }
 
     /// Submits what is recorded; writes made from now on come after it.
@@ -300,8 +307,10 @@ impl WgpuExecutor {
             0,
             window.bytes,
         );
-        self.submit(encoder);
+        let submission = self.submit(encoder);
+        self.read_bytes += window.bytes;
         self.gpu.check()?;
-        Ok(ReadBack::new(self.gpu.device.clone(), staging))
+        let device = self.gpu.device.clone();
+        Ok(ReadBack::new(device, staging, submission))
     }
 }

@@ -17,12 +17,18 @@ struct Mapping {
 pub(super) struct ReadBack {
     device: wgpu::Device,
     staging: wgpu::Buffer,
+    /// With the copy into the staging buffer.
+    submission: wgpu::SubmissionIndex,
     mapping: Arc<Mutex<Mapping>>,
 }
 
 impl ReadBack {
-    /// Asks for the staging buffer's bytes; the copy into it was submitted.
-    pub(super) fn new(device: wgpu::Device, staging: wgpu::Buffer) -> Self {
+    /// Asks for the staging buffer's bytes; the copy into it is in this submission.
+    pub(super) fn new(
+        device: wgpu::Device,
+        staging: wgpu::Buffer,
+        submission: wgpu::SubmissionIndex,
+    ) -> Self {
         let mapping = Arc::new(Mutex::new(Mapping::default()));
         let shared = Arc::clone(&mapping);
         staging.map_async(wgpu::MapMode::Read, .., move |result| {
@@ -35,6 +41,7 @@ impl ReadBack {
         Self {
             device,
             staging,
+            submission,
             mapping,
         }
     }
@@ -45,8 +52,13 @@ impl Future for ReadBack {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // Natively somebody has to wait for the queue: one thread drives a device, so it may be
-        // this one. In a browser this returns at once and the callback wakes us.
-        if let Err(e) = self.device.poll(wgpu::PollType::wait_indefinitely()) {
+        // this one. It waits for this read alone, not for what was submitted since. In a browser
+        // this returns at once and the callback wakes us.
+        let wait = wgpu::PollType::Wait {
+            submission_index: Some(self.submission.clone()),
+            timeout: None,
+        };
+        if let Err(e) = self.device.poll(wait) {
             return Poll::Ready(Err(ExecutorError::DeviceLost(e.to_string())));
         }
         let mut mapping = self.mapping.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,7 +77,8 @@ impl Future for ReadBack {
                     self.staging.unmap();
                     Ok(bytes)
                 }
-                Err(e) => Err(ExecutorError::Invalid(format!("reading back: {e}"))),
+                // Nobody but a device that goes destroys it.
+                Err(e) => Err(ExecutorError::DeviceLost(format!("reading back: {e}"))),
             }),
         }
     }
