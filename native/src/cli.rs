@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use twoclock_core::runner::KvCacheDtype;
+use twoclock_core::sched::MAX_RUN_AHEAD;
 use twoclock_core::weights::Quantization;
 
 use crate::batch::args::BatchArgs;
@@ -378,6 +380,16 @@ pub struct EngineArgs {
     /// Quantize the matrices of a model in F32, F16 or BF16 as they are loaded.
     #[arg(long, value_name = "q8_0|q4_0")]
     pub quantize: Option<Quantization>,
+    /// Steps that are given to the device before the tokens of the step before are back: 0 to 3, 1
+    /// where absent. 1 keeps the device busy while this machine looks at the last token; more helps
+    /// where that takes uneven times. 0 gives a step only once the one before it is seen. The tokens
+    /// are the same.
+    #[arg(long, value_name = "N", value_parser = run_ahead())]
+    pub run_ahead: Option<usize>,
+}
+
+fn run_ahead() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(0..=MAX_RUN_AHEAD as u64)
 }
 
 /// Precision of activations.

@@ -40,6 +40,8 @@ pub struct EngineOptions {
     pub memory_mib: Option<u64>,
     /// What unquantized weights are turned into.
     pub quantize: Option<Quantization>,
+    /// Steps launched ahead; `None` is the scheduler's default.
+    pub run_ahead: Option<usize>,
     /// How many share it; `None` is one user, one request after the other.
     pub serving: Option<ServingLimits>,
 }
@@ -156,6 +158,7 @@ pub fn load(
     let model = checkpoint.config.clone();
     let mut config = limits(&model, options.max_model_len);
     config.max_num_seqs = options.max_num_seqs.unwrap_or(config.max_num_seqs);
+    config.run_ahead = options.run_ahead.unwrap_or(config.run_ahead);
     let config = match &options.serving {
         Some(serving) => serving.widen(config),
         None => config,

@@ -195,6 +195,7 @@ fn engine_options(args: &EngineArgs) -> EngineOptions {
         quantize: args.quantize,
         serving: None,
         kv_cache_dtype: args.kv_cache_dtype,
+        run_ahead: args.run_ahead,
     }
 }
 

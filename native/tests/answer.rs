@@ -6,6 +6,7 @@
 )]
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use twoclock::answer::{answer, as_json};
@@ -16,27 +17,29 @@ use twoclock_core::error::{Error, Result};
 use twoclock_core::runner::ExecuteModel;
 use twoclock_core::sched::{ModelRunnerOutput, SchedulerConfig, SchedulerOutput, SequenceOutput};
 use twoclock_core::text::Tokenizer;
-use twoclock_core::types::{SamplingParams, TokenId};
+use twoclock_core::types::{RequestId, SamplingParams, TokenId};
 use twoclock_shaders::executor::ExecutorError;
 
-/// Says its ids one after the other, and fails in step `fails_at`.
+/// Says its ids one after the other, and fails once at number `fails_at`.
 struct Reciter {
     ids: Vec<TokenId>,
-    said: usize,
     fails_at: usize,
+    num_prompt_tokens: BTreeMap<RequestId, usize>,
 }
 
 impl ExecuteModel for Reciter {
     type Launched = ModelRunnerOutput;
 
     async fn launch_step(&mut self, step: &SchedulerOutput) -> Result<ModelRunnerOutput> {
-        if self.said == self.fails_at {
+        let share = &step.scheduled[0];
+        let end = share.end_position();
+        let prompt = self.num_prompt_tokens.entry(share.request_id);
+        let said = end - *prompt.or_insert(end);
+        if said == self.fails_at {
             self.fails_at = usize::MAX;
             return Err(Error::Executor(ExecutorError::DeviceLost("a test".into())));
         }
-        let share = &step.scheduled[0];
-        let token_id = self.ids[self.said % self.ids.len()];
-        self.said += 1;
+        let token_id = self.ids[said % self.ids.len()];
         Ok(ModelRunnerOutput {
             sequences: vec![SequenceOutput {
                 request_id: share.request_id,
@@ -86,8 +89,8 @@ fn engine(text: &str, fails_at: usize) -> (LlmEngine<Reciter, ManualClock>, Vec<
     };
     let reciter = Reciter {
         ids: ids.clone(),
-        said: 0,
         fails_at,
+        num_prompt_tokens: BTreeMap::new(),
     };
     let core = EngineCore::new(reciter, ManualClock::default(), &model, config).unwrap();
     (LlmEngine::new(core, tokenizer), ids)

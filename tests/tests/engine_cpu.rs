@@ -69,6 +69,7 @@ struct Serving {
     decode_queries: usize,
     together: bool,
     kv: KvDtype,
+    run_ahead: usize,
 }
 
 const PLAIN: Serving = Serving {
@@ -78,6 +79,7 @@ const PLAIN: Serving = Serving {
     decode_queries: 1,
     together: false,
     kv: KvDtype::F32,
+    run_ahead: 0,
 };
 
 /// With pages of this type.
@@ -102,6 +104,7 @@ fn limits(serving: Serving) -> SchedulerConfig {
         num_blocks: 1 + 2400 / serving.block_size,
         max_prefill_chunk: Some(serving.chunk),
         enable_prefix_caching: false,
+        run_ahead: serving.run_ahead,
         ..SchedulerConfig::default()
     }
 }
@@ -248,6 +251,7 @@ fn every_border_is_crossed_the_same_way() {
             decode_queries: 4,
             together: true,
             kv: KvDtype::F32,
+            run_ahead: 2,
         },
         Serving {
             chunk: 64,
@@ -256,6 +260,7 @@ fn every_border_is_crossed_the_same_way() {
             decode_queries: 1,
             together: false,
             kv: KvDtype::F32,
+            run_ahead: 1,
         },
     ];
     for way in ways {
@@ -413,7 +418,7 @@ fn preemption_changes_nothing() {
         (Model::Full, 41, KvDtype::F32),
         (Model::Mixed, 41, KvDtype::Int8),
     ] {
-        let run = |num_blocks, preemption_mode, enable_prefix_caching| {
+        let run = |num_blocks, preemption_mode, enable_prefix_caching, run_ahead| {
             let config = SchedulerConfig {
                 num_blocks,
                 preemption_mode,
@@ -421,6 +426,7 @@ fn preemption_changes_nothing() {
                 ..limits(Serving {
                     block_size: 16,
                     chunk: 100,
+                    run_ahead,
                     ..PLAIN
                 })
             };
@@ -448,19 +454,110 @@ fn preemption_changes_nothing() {
             );
             ((ids.collect::<Vec<_>>(), rows), preemptions)
         };
-        let (plain, none) = run(60, PreemptionMode::Recompute, false);
+        let (plain, none) = run(60, PreemptionMode::Recompute, false, 0);
         assert_eq!(none, (0, 0));
-        for (mode, caching) in [
-            (PreemptionMode::Recompute, true),
-            (PreemptionMode::Swap, false),
-            (PreemptionMode::Swap, true),
+        for (mode, caching, run_ahead) in [
+            (PreemptionMode::Recompute, true, 1),
+            (PreemptionMode::Swap, false, 0),
+            (PreemptionMode::Swap, true, 3),
         ] {
-            let (answers, (recomputed, swapped)) = run(blocks, mode, caching);
+            let (answers, (recomputed, swapped)) = run(blocks, mode, caching, run_ahead);
             let swaps = mode == PreemptionMode::Swap;
             assert_eq!((recomputed == 0, swapped == 0), (swaps, !swaps));
             assert!(answers == plain, "{model:?}, {mode:?}, {caching}");
         }
     }
+}
+
+/// Everything that ends an answer or makes a draw depend on those before it, beside plain answers, with
+/// steps in flight; one is aborted on the way.
+#[test]
+fn steps_in_flight_change_nothing() {
+    let run = |run_ahead, num_blocks, stop: Option<u32>| {
+        let config = SchedulerConfig {
+            num_blocks,
+            preemption_mode: PreemptionMode::Swap,
+            enable_prefix_caching: num_blocks < 40,
+            ..limits(Serving {
+                block_size: 16,
+                chunk: 24,
+                run_ahead,
+                ..PLAIN
+            })
+        };
+        let executor = CpuExecutor::default();
+        let mut engine = engine(executor, Model::Mixed, config, RunnerOptions::default());
+        let plain = SamplingParams {
+            max_tokens: 18,
+            temperature: 1.0,
+            ignore_eos: true,
+            ..SamplingParams::default()
+        };
+        let penalized = SamplingParams {
+            frequency_penalty: 0.7,
+            repetition_penalty: 1.3,
+            bad_words: vec![vec![3, 4]],
+            ..plain.clone()
+        };
+        let ended = SamplingParams {
+            stop_token_ids: stop.into_iter().collect(),
+            min_tokens: 2,
+            logprobs: Some(2),
+            ..plain.clone()
+        };
+        let several = SamplingParams {
+            n: 2,
+            ..ended.clone()
+        };
+        let requests = [
+            (40, &plain),
+            (33, &penalized),
+            (17, &ended),
+            (50, &several),
+            (60, &plain),
+        ];
+        let ids = requests.map(|(len, params)| {
+            let seeded = SamplingParams {
+                seed: len as u64,
+                ..params.clone()
+            };
+            engine.add_request(prompt(len), seeded).expect("fits")
+        });
+        let mut answers = std::collections::BTreeMap::new();
+        while engine.has_unfinished_requests() {
+            let outputs = pollster::block_on(engine.step()).expect("a device");
+            for output in outputs {
+                let answer: &mut (Vec<u32>, Vec<u32>, _) = answers
+                    .entry((output.request_id, output.index))
+                    .or_default();
+                let logprobs = output.logprobs.iter().flat_map(|l| &l.top);
+                answer
+                    .1
+                    .extend(logprobs.flat_map(|(id, l)| [*id, l.to_bits()]));
+                answer.0.extend(output.token_ids);
+                answer.2 = output.finished;
+                if output.request_id == ids[4] && answer.0.len() == 5 {
+                    engine.abort(ids[4]);
+                }
+            }
+            engine.scheduler().check_integrity().expect("sound");
+        }
+        let metrics = engine.scheduler().cache_metrics();
+        (answers, metrics.num_preemptions_swap)
+    };
+    let (free, _) = run(0, 60, None);
+    // An id that the third answer draws in the middle ends it, and perhaps others.
+    let stop = free.values().nth(2).map(|answer| answer.0[6]);
+    let (alone, _) = run(0, 60, stop);
+    let third = &alone.values().nth(2).expect("an answer").0;
+    assert!((2..=6).contains(&third.len()) && alone != free);
+    let mut swapped = 0;
+    for (run_ahead, num_blocks) in [(1, 60), (3, 60), (2, 8), (1, 8)] {
+        let (answers, swaps) = run(run_ahead, num_blocks, stop);
+        swapped += swaps;
+        assert!(answers == alone, "{run_ahead} ahead, {num_blocks} blocks");
+    }
+    assert!(swapped > 0);
 }
 
 /// Generates token after token where the pages hold a window and no more.
@@ -508,15 +605,17 @@ fn serving() -> impl Strategy<Value = Serving> {
         1usize..=4,
         any::<bool>(),
         prop::sample::select(KvDtype::ALL.to_vec()),
+        0usize..4,
     )
         .prop_map(
-            |(chunk, block_size, max_num_batched_tokens, decode_queries, together, kv)| Serving {
+            |(chunk, block_size, tokens, decode_queries, together, kv, run_ahead)| Serving {
                 chunk,
                 block_size,
-                max_num_batched_tokens,
+                max_num_batched_tokens: tokens,
                 decode_queries,
                 together,
                 kv,
+                run_ahead,
             },
         )
 }

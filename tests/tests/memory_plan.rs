@@ -115,6 +115,7 @@ fn a_window_takes_the_pages_it_needs() {
         max_model_len: 768,
         block_size: 32,
         num_blocks: 201,
+        run_ahead: 1,
         ..SchedulerConfig::default()
     };
     let kv_cache = |sliding: &[bool]| {
@@ -125,8 +126,9 @@ fn a_window_takes_the_pages_it_needs() {
     };
     // Keys and values of a page: one head of 64 floats, 32 tokens.
     let page = 2 * 4 * 64 * 32;
-    // A window of 100 lies in five pages at most, a sequence's chunk in one more than it fills.
-    let window = 1 + 2 * (5 + 1) + 2;
+    // A window of 100 lies in five pages at most, a sequence's chunk in one more than it fills; two
+    // steps are in flight.
+    let window = 1 + 2 * (5 + 1) + 2 * 2;
     assert_eq!(kv_cache(&[false, false]), 2 * 201 * page);
     assert_eq!(kv_cache(&[true, false]), (201 + window) * page);
     assert_eq!(kv_cache(&[true, true]), 2 * window * page);

@@ -3,6 +3,7 @@
 
 use super::completion::Completion;
 use super::constraints::Constraints;
+use super::in_flight::InFlight;
 use super::metrics::{KvSlotSeconds, RequestMetrics};
 use super::pooling::Pooling;
 use super::sampling_check::{self, MAX_ANSWERS};
@@ -11,12 +12,11 @@ use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::runner::ExecuteModel;
 use crate::sched::{
-    ConfigError, KvGroupSpec, KvUsage, PreemptionCost, Request, RequestError, RequestUpdate,
-    Scheduler, SchedulerConfig, SchedulerOutput,
+    ConfigError, KvGroupSpec, PreemptionCost, Request, RequestError, RequestUpdate, Scheduler,
+    SchedulerConfig,
 };
 use crate::types::{FinishReason, RequestId, SamplingParams, TokenId, TokenLogprobs};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 use std::time::Duration;
 
 /// What a step brought one request.
@@ -42,27 +42,11 @@ pub struct EngineOutput {
     pub metrics: RequestMetrics,
 }
 
-/// A step that was launched and not finished.
-struct InFlight<L> {
-    step: SchedulerOutput,
-    launched: L,
-    /// What the cache held with it.
-    usage: KvUsage,
-    /// When it was launched.
-    start: Duration,
-}
-
-impl<L> fmt::Debug for InFlight<L> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.step.fmt(f)
-    }
-}
-
 /// An engine: a scheduler, a runner and a clock.
 #[derive(Debug)]
 pub struct EngineCore<R: ExecuteModel, C> {
     pub(super) scheduler: Scheduler,
-    runner: R,
+    pub(super) runner: R,
     pub(super) clock: C,
     pub(super) vocab_size: usize,
     pub(super) hidden_size: usize,
@@ -78,9 +62,11 @@ pub struct EngineCore<R: ExecuteModel, C> {
     pub(super) constraints: Constraints,
     /// What steps inside [`EngineCore::generate`] brought other requests.
     pub(super) undelivered: Vec<EngineOutput>,
-    kv_slot_seconds: KvSlotSeconds,
+    pub(super) kv_slot_seconds: KvSlotSeconds,
     /// Oldest first. Dropping them gives their outputs up.
-    in_flight: VecDeque<InFlight<R::Launched>>,
+    pub(super) in_flight: VecDeque<InFlight<R::Launched>>,
+    /// When the latest step was finished.
+    pub(super) last_finish: Duration,
     pub(super) next_id: u64,
 }
 
@@ -115,6 +101,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             undelivered: Vec::new(),
             kv_slot_seconds: KvSlotSeconds::default(),
             in_flight: VecDeque::new(),
+            last_finish: Duration::ZERO,
             next_id: 0,
         })
     }
@@ -203,35 +190,25 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         self.scheduler.num_unfinished_requests() > 0 || !self.undelivered.is_empty()
     }
 
-    /// Computes one step and says what it brought; requests of which there is nothing new to say
-    /// are left out.
+    /// Finishes the oldest step in flight and says what it brought, after launching as many more as
+    /// may be; requests of which there is nothing new to say are left out.
     ///
     /// # Errors
-    /// The device's. No request is lost: the next call computes the same step again.
+    /// The device's. No request is lost: the steps in flight are taken back, and the next call
+    /// computes them again. So it does where the future of a call is dropped.
     pub async fn step(&mut self) -> Result<Vec<EngineOutput>> {
-        let mut step = self.scheduler.schedule();
-        self.constraints.mask(&mut step);
-        let mut outputs = Vec::new();
-        if !step.is_empty() {
-            let (start, usage) = (self.clock.now(), self.scheduler.kv_usage());
-            let launched = self.runner.launch_step(&step).await?;
-            self.in_flight.push_back(InFlight {
-                step,
-                launched,
-                usage,
-                start,
-            });
+        if self.in_flight.len() < self.scheduler.num_steps_in_flight() {
+            self.give_up_steps_in_flight();
         }
-        if let Some(oldest) = self.in_flight.pop_front() {
-            let output = self.runner.finish_step(oldest.launched).await?;
-            let span = self.clock.now().saturating_sub(oldest.start);
-            self.kv_slot_seconds.record(oldest.usage, span);
-            let updates = self
-                .scheduler
-                .update_from_output(&oldest.step, output, self.vocab_size);
-            outputs.extend(updates.into_iter().map(|update| self.keep_form(update)));
-            outputs.retain(EngineOutput::has_news);
+        let finished = match self.launch_steps().await {
+            Ok(()) => self.finish_step().await,
+            Err(error) => Err(error),
+        };
+        if finished.is_err() || self.scheduler.num_unfinished_requests() == 0 {
+            self.give_up_steps_in_flight();
         }
+        let mut outputs = finished?;
+        outputs.retain(EngineOutput::has_news);
         outputs.splice(..0, self.undelivered.drain(..));
         Ok(outputs)
     }

@@ -7,8 +7,8 @@ use crate::config::{LayerConfig, ModelConfig, RopeParameters};
 use crate::error::{Error, Result};
 use crate::runner::ExecuteModel;
 use crate::sched::{
-    ConfigError, ModelRunnerOutput, RequestError, ScheduledSequence, SchedulerConfig,
-    SchedulerOutput, SequenceOutput,
+    ConfigError, ModelRunnerOutput, PLACEHOLDER_TOKEN, RequestError, ScheduledSequence,
+    SchedulerConfig, SchedulerOutput, SequenceOutput,
 };
 use crate::types::{FinishReason, RequestId, SamplingParams, TokenId, TokenLogprobs};
 use pollster::block_on;
@@ -21,31 +21,47 @@ const EOS: TokenId = 2;
 
 /// A token is drawn from a hash of the whole context, read back from the pages through the block
 /// table, so that a wrong table, a block given to two or a position left out changes the answer.
-struct PagedHash {
+pub(super) struct PagedHash {
     pages: Vec<Vec<TokenId>>,
     block_size: usize,
     clock: Rc<ManualClock>,
-    fail_next: bool,
-    num_preemptions: usize,
+    pub(super) fail_next: bool,
+    /// The next step is not done when it is first asked for.
+    pub(super) late: bool,
+    pub(super) num_in_flight: usize,
+    /// The most there ever were.
+    pub(super) most_in_flight: usize,
+    pub(super) num_preemptions: usize,
     num_computed: usize,
+    /// What each request drew last.
+    last_drawn: BTreeMap<RequestId, TokenId>,
 }
 
 impl PagedHash {
     fn run(&mut self, share: &ScheduledSequence) -> SequenceOutput {
         let table = &share.block_tables[0];
+        let params = &share.sampling.params;
+        assert!(!(share.awaits_token() && params.presence_penalty != 0.0));
         for (i, &id) in share.token_ids.iter().enumerate() {
             let p = share.num_computed_tokens + i;
+            let id = match id {
+                PLACEHOLDER_TOKEN => self.last_drawn[&share.request_id],
+                id => id,
+            };
             self.pages[table[p / self.block_size] as usize][p % self.block_size] = id;
         }
-        let logprob = |p: usize, target: TokenId| TokenLogprobs {
-            logprob: -((self.hash(table, p) ^ u64::from(target)) as f32),
-            top: Vec::new(),
-        };
         let start = share.num_computed_tokens;
         let targets = share.prompt_logprob_targets.iter().enumerate();
         let hash = self.hash(table, share.end_position());
         let id = (hash ^ share.sampling.params.seed) % VOCAB as u64;
         let token_id = share.samples.then_some(id as TokenId);
+        if let Some(id) = token_id {
+            self.last_drawn.insert(share.request_id, id);
+        }
+        let logprob = |p: usize, target: TokenId| TokenLogprobs {
+            logprob: -((self.hash(table, p) ^ u64::from(target)) as f32),
+            top: Vec::new(),
+        };
         SequenceOutput {
             request_id: share.request_id,
             token_id,
@@ -76,6 +92,8 @@ impl ExecuteModel for PagedHash {
     type Launched = ModelRunnerOutput;
 
     async fn launch_step(&mut self, step: &SchedulerOutput) -> Result<ModelRunnerOutput> {
+        self.num_in_flight += 1;
+        self.most_in_flight = self.most_in_flight.max(self.num_in_flight);
         self.num_preemptions += step.preempted_ids.len();
         for copy in &step.block_copies {
             self.pages[copy.dst as usize] = self.pages[copy.src as usize].clone();
@@ -86,7 +104,11 @@ impl ExecuteModel for PagedHash {
     }
 
     async fn finish_step(&mut self, launched: ModelRunnerOutput) -> Result<ModelRunnerOutput> {
+        if std::mem::take(&mut self.late) {
+            std::future::pending::<()>().await;
+        }
         self.clock.advance(Duration::from_millis(10));
+        self.num_in_flight -= 1;
         if std::mem::take(&mut self.fail_next) {
             return Err(Error::DoesNotFit("the device is gone".into()));
         }
@@ -125,7 +147,7 @@ pub(crate) fn model() -> ModelConfig {
     }
 }
 
-fn config() -> SchedulerConfig {
+pub(super) fn config() -> SchedulerConfig {
     SchedulerConfig {
         max_num_seqs: 8,
         max_num_batched_tokens: 2048,
@@ -138,21 +160,25 @@ fn config() -> SchedulerConfig {
     }
 }
 
-type Engine = EngineCore<PagedHash, Rc<ManualClock>>;
+pub(super) type Engine = EngineCore<PagedHash, Rc<ManualClock>>;
 
-fn engine(config: SchedulerConfig) -> Engine {
+pub(super) fn engine(config: SchedulerConfig) -> Engine {
     engine_ending_at(EOS, config)
 }
 
-fn engine_ending_at(eos: TokenId, config: SchedulerConfig) -> Engine {
+pub(super) fn engine_ending_at(eos: TokenId, config: SchedulerConfig) -> Engine {
     let clock = Rc::new(ManualClock::default());
     let runner = PagedHash {
         pages: vec![vec![TokenId::MAX; config.block_size]; config.num_blocks],
         block_size: config.block_size,
         clock: clock.clone(),
         fail_next: false,
+        late: false,
+        num_in_flight: 0,
+        most_in_flight: 0,
         num_preemptions: 0,
         num_computed: 0,
+        last_drawn: BTreeMap::new(),
     };
     let model = ModelConfig {
         eos_token_ids: vec![eos],
@@ -161,7 +187,7 @@ fn engine_ending_at(eos: TokenId, config: SchedulerConfig) -> Engine {
     EngineCore::new(runner, clock, &model, config).unwrap()
 }
 
-fn prompt(index: usize) -> (Vec<TokenId>, SamplingParams) {
+pub(super) fn prompt(index: usize) -> (Vec<TokenId>, SamplingParams) {
     let len = [1, 5, 15, 16, 17, 33, 129, 700][index];
     let ids = (0..len).map(|i| (i * 31 + index * 7) as TokenId % VOCAB as TokenId);
     let params = SamplingParams {
@@ -176,15 +202,15 @@ fn prompt(index: usize) -> (Vec<TokenId>, SamplingParams) {
 }
 
 #[derive(Debug, Default, PartialEq)]
-struct Answer {
-    token_ids: Vec<TokenId>,
+pub(super) struct Answer {
+    pub(super) token_ids: Vec<TokenId>,
     logprobs: Vec<TokenLogprobs>,
     prompt_logprobs: Vec<TokenLogprobs>,
-    finished: Option<Result<FinishReason, RequestError>>,
+    pub(super) finished: Option<Result<FinishReason, RequestError>>,
 }
 
 impl Answer {
-    fn take(&mut self, output: EngineOutput) {
+    pub(super) fn take(&mut self, output: EngineOutput) {
         assert_eq!(self.finished, None);
         self.token_ids.extend(output.token_ids);
         self.logprobs.extend(output.logprobs);
@@ -193,7 +219,7 @@ impl Answer {
     }
 }
 
-fn drive(engine: &mut Engine, answers: &mut BTreeMap<RequestId, Answer>) {
+pub(super) fn drive(engine: &mut Engine, answers: &mut BTreeMap<RequestId, Answer>) {
     while engine.has_unfinished_requests() {
         for output in block_on(engine.step()).unwrap() {
             answers.entry(output.request_id).or_default().take(output);
@@ -202,7 +228,7 @@ fn drive(engine: &mut Engine, answers: &mut BTreeMap<RequestId, Answer>) {
     }
 }
 
-fn serve(engine: &mut Engine, indices: impl IntoIterator<Item = usize>) -> Vec<Answer> {
+pub(super) fn serve(engine: &mut Engine, indices: impl IntoIterator<Item = usize>) -> Vec<Answer> {
     let mut answers = BTreeMap::new();
     for index in indices {
         let (ids, params) = prompt(index);
@@ -213,7 +239,7 @@ fn serve(engine: &mut Engine, indices: impl IntoIterator<Item = usize>) -> Vec<A
     answers.into_values().collect()
 }
 
-fn served_alone() -> Vec<Answer> {
+pub(super) fn served_alone() -> Vec<Answer> {
     let alone = |i| serve(&mut engine(config()), [i]).remove(0);
     (0..8).map(alone).collect()
 }
@@ -365,7 +391,10 @@ fn answers_of_one_prompt_share_it() {
 
 #[test]
 fn all_answers_of_a_request_are_aborted_together() {
-    let mut engine = engine(config());
+    let mut engine = engine(SchedulerConfig {
+        run_ahead: 0,
+        ..config()
+    });
     let (ids, params) = prompt(5);
     let id = engine
         .add_request(ids, SamplingParams { n: 3, ..params })
@@ -575,8 +604,12 @@ fn a_context_beyond_the_model_is_refused() {
         block_size: 16,
         clock: clock.clone(),
         fail_next: false,
+        late: false,
+        num_in_flight: 0,
+        most_in_flight: 0,
         num_preemptions: 0,
         num_computed: 0,
+        last_drawn: BTreeMap::new(),
     };
     let config = SchedulerConfig {
         max_model_len: 1025,

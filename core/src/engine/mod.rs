@@ -7,6 +7,7 @@ pub mod completion;
 mod constraints;
 pub mod core;
 pub mod handle;
+mod in_flight;
 pub mod llm;
 pub mod metrics;
 pub mod output_processor;
@@ -19,6 +20,8 @@ mod sampling_check;
 pub(crate) mod core_tests;
 #[cfg(test)]
 mod llm_tests;
+#[cfg(test)]
+mod run_ahead_tests;
 
 pub use self::core::{EngineCore, EngineOutput};
 pub use completion::Completion;

@@ -6,15 +6,15 @@ use super::feed_forward::FeedForward;
 use super::head::HeadPart;
 use super::linear::{Linear, LinearIo};
 use super::{
-    DECODES, LayerPages, Pages, TILES, TOKENS, TapBuffers, Workspace, copies, embedding, head,
-    parts,
+    DECODES, LayerPages, Pages, QUERIES, SEQS, TILES, TOKENS, TapBuffers, Workspace, copies,
+    embedding, head, parts,
 };
 use crate::config::{ModelConfig, RopePairing};
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::kernels::act::ActLayout;
 use twoclock_shaders::kernels::{
     add_bias, attention_decode, attention_merge, attention_prefill, head_norm, kv_copy, kv_write,
-    residual, residual_norm, rms_norm, rope,
+    prepare, residual, residual_norm, rms_norm, rope,
 };
 use twoclock_shaders::program::{Command, Program, Slice};
 
@@ -93,7 +93,19 @@ impl Decoder {
             room,
             taps,
         };
-        let mut commands = embedding::commands(&self.embedding, self.config.embedding_scale, ws);
+        let prepared = prepare::PrepareParams {
+            groups: pages
+                .layers
+                .iter()
+                .map(|kv| kv.group as u32 + 1)
+                .max()
+                .unwrap_or(0),
+            block_size: pages.block_size,
+        };
+        let mut commands =
+            vec![prepare::dispatch(prepared, QUERIES, SEQS, ws.step, ws.state).into()];
+        let scale = self.config.embedding_scale;
+        commands.extend(embedding::commands(&self.embedding, scale, ws));
         commands.extend(pages.layers.iter().map(|kv| {
             let params = kv_copy::KvCopyParams {
                 page16: (kv.page_bytes / 16) as u32,

@@ -6,7 +6,8 @@ use crate::config::ModelConfig;
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::kernels::act::ActLayout;
 use twoclock_shaders::kernels::{
-    gather_rows, rms_norm, sample, sample_cut, sample_edit, sample_mask, sample_pick, softcap,
+    gather_rows, rms_norm, sample, sample_cut, sample_edit, sample_mask, sample_pick, sample_state,
+    softcap,
 };
 use twoclock_shaders::program::{Command, Program, Slice};
 
@@ -99,5 +100,9 @@ pub fn draw(caps: &Caps, config: &ModelConfig, ws: &Workspace, first_row: u32) -
         draw, ROWS, ws.logits, ws.step, ws.cut, ws.best,
     ));
     dispatches.push(sample_pick::dispatch(caps, pick, ROWS, ws.best, ws.ids));
+    let keep = sample_state::SampleStateParams { first_row };
+    dispatches.push(sample_state::dispatch(
+        keep, ROWS, ws.step, ws.ids, ws.state,
+    ));
     dispatches.into_iter().map(Command::from).collect()
 }

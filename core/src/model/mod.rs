@@ -41,15 +41,19 @@ pub const MASS_ROWS: CountId = CountId(6);
 pub const EDITS: CountId = CountId(7);
 /// Masks of rows.
 pub const MASKS: CountId = CountId(8);
+/// The step's sequences.
+pub const SEQS: CountId = CountId(9);
+/// The most tokens of one of them.
+pub const QUERIES: CountId = CountId(10);
 /// The most parts that one of the decode queries sees in the layers of a KV group.
 pub const fn parts(group: usize) -> CountId {
-    CountId(9 + 2 * group)
+    CountId(11 + 2 * group)
 }
 /// Pages copied before the step writes, in each of the layers of a KV group.
 pub const fn copies(group: usize) -> CountId {
-    CountId(10 + 2 * group)
+    CountId(12 + 2 * group)
 }
 /// How many counts a step has for a model of so many KV groups.
 pub const fn num_counts(groups: usize) -> usize {
-    9 + 2 * groups
+    11 + 2 * groups
 }

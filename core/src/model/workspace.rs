@@ -11,7 +11,7 @@ use twoclock_shaders::kernels::kv::KvDtype;
 use twoclock_shaders::kernels::sample::candidates;
 use twoclock_shaders::kernels::sample_mask::record_words;
 use twoclock_shaders::kernels::weight::GROUP;
-use twoclock_shaders::kernels::{sample_edit, sample_scan};
+use twoclock_shaders::kernels::{sample_edit, sample_scan, step};
 use twoclock_shaders::program::Slice;
 
 /// Sizes that decide the workspace's.
@@ -19,6 +19,8 @@ use twoclock_shaders::program::Slice;
 pub struct WorkspaceSizes {
     /// Most tokens in a step.
     pub tokens: u32,
+    /// Most sequences that run, in a step or between steps.
+    pub seqs: u32,
     /// Most rows of one group of the head.
     pub rows: u32,
     /// Most decode queries in a step.
@@ -72,6 +74,8 @@ pub struct Workspace {
     pub best: Slice,
     /// Drawn ids, one for each of the step's rows, u32 `[tokens]`.
     pub ids: Slice,
+    /// States of running sequences, u32 `[seqs][last token, context, tokens left, active]`.
+    pub state: Slice,
     /// What a mixture of experts needs beyond.
     pub mixture: Option<MixtureBuffers>,
 }
@@ -178,6 +182,10 @@ pub fn buffers(config: &ModelConfig, sizes: &WorkspaceSizes) -> Vec<(&'static st
             8 * u64::from(sizes.rows) * u64::from(candidates(config.vocab_size as u32)),
         ),
         ("ids", 4 * tokens),
+        (
+            "state",
+            4 * u64::from(sizes.seqs) * step::STATE_WORDS as u64,
+        ),
     ];
     if let Some(moe) = &config.moe {
         let chosen = moe.num_experts_per_tok as u64;
@@ -227,6 +235,7 @@ impl Workspace {
             cut,
             best,
             ids,
+            state,
             ref mixture @ ..,
         ] = slices[..]
         else {
@@ -257,6 +266,7 @@ impl Workspace {
             cut,
             best,
             ids,
+            state,
             mixture,
         })
     }

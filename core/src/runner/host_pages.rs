@@ -5,7 +5,6 @@ use super::launched_step::ReadBack;
 use crate::error::Result;
 use crate::model::Pages;
 use crate::sched::{BlockTransfer, MovedBlock};
-use crate::types::RequestId;
 use std::collections::BTreeMap;
 use std::fmt;
 use twoclock_shaders::executor::{Executor, ExecutorError};
@@ -25,10 +24,10 @@ struct Run {
     windows: Vec<(usize, Bytes)>,
 }
 
-/// Pages by request.
+/// Pages by the number of their transfer.
 #[derive(Default)]
 pub(super) struct HostPages {
-    held: BTreeMap<RequestId, Vec<Run>>,
+    held: BTreeMap<u64, Vec<Run>>,
 }
 
 impl fmt::Debug for HostPages {
@@ -38,16 +37,16 @@ impl fmt::Debug for HostPages {
 }
 
 impl HostPages {
-    /// Drops what is held of requests that are over.
-    pub(super) fn forget(&mut self, ids: &[RequestId]) {
-        for id in ids {
-            self.held.remove(id);
+    /// Drops what these transfers brought.
+    pub(super) fn forget(&mut self, transfers: &[u64]) {
+        for number in transfers {
+            self.held.remove(number);
         }
     }
 
     /// Reads pages out, as they are after everything launched so far, and waits for none of them.
-    /// What is held of a request already stands: it was read for a step that then failed, and its
-    /// pages may have been written since.
+    /// What a transfer brought already stands: it was read for a step that then failed, and its pages
+    /// may have been written since.
     pub(super) fn read(
         &mut self,
         executor: &mut impl Executor,
@@ -55,7 +54,7 @@ impl HostPages {
         transfers: &[BlockTransfer],
     ) {
         for transfer in transfers {
-            if self.held.contains_key(&transfer.request_id) {
+            if self.held.contains_key(&transfer.number) {
                 continue;
             }
             // A read is a submit on a device, so pages that follow each other are one.
@@ -71,7 +70,7 @@ impl HostPages {
                 }
             });
             let runs = runs.collect();
-            self.held.insert(transfer.request_id, runs);
+            self.held.insert(transfer.number, runs);
         }
     }
 
@@ -83,7 +82,7 @@ impl HostPages {
         transfers: &[BlockTransfer],
     ) -> Result<()> {
         for transfer in transfers {
-            let runs = self.held.entry(transfer.request_id).or_default();
+            let runs = self.held.entry(transfer.number).or_default();
             for bytes in runs.iter_mut().flat_map(|run| &mut run.windows) {
                 bytes.1.arrive().await?;
             }

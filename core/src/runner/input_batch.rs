@@ -1,14 +1,18 @@
-//! A step's sequences as the step buffer's words: ids, positions, slots, sequence records, attention
-//! work, logits rows, sampling records and block tables. Knows the order of
+//! A step's sequences as the step buffer's words: ids, sequence records, attention work, logits rows,
+//! sampling records and block tables, and room for what the device fills in. Knows the order of
 //! [`twoclock_shaders::kernels::step`], no model and no device.
 
+use super::filters::Filters;
 use crate::model::workspace::kernel_window;
-use crate::model::{self, DECODES, TILES, TOKENS, num_counts, parts};
-use crate::sched::{BlockCopy, KvGroupSpec, ScheduledSequence, SchedulerConfig, SchedulerOutput};
+use crate::model::{self, DECODES, QUERIES, SEQS, TILES, TOKENS, num_counts, parts};
+use crate::sched::{
+    BlockCopy, KvGroupSpec, PLACEHOLDER_TOKEN, ScheduledSequence, SchedulerConfig, SchedulerOutput,
+};
 use crate::types::SamplingParams;
 use twoclock_shaders::kernels::attention_decode::parts_of;
 use twoclock_shaders::kernels::step::{
-    self, COPY_WORDS, HEADER, ITEM_WORDS, SAMPLE_WORDS, SEQ_WORDS, TILE_QUERIES,
+    self, COPY_WORDS, DRAW_ENDS, DRAW_WORDS, FROM_STATE, HEADER, ITEM_WORDS, NO_SEQ, SAMPLE_WORDS,
+    SEQ_WORDS, STATE_GIVEN_WORDS, TILE_QUERIES,
 };
 
 /// One row of logits the step computes.
@@ -29,49 +33,16 @@ pub enum RowPurpose {
     Sample,
 }
 
-/// Which tokens a row is drawn from, as the words of its sampling record.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Filters {
-    /// 0 for all.
-    pub top_k: u32,
-    /// In units of 2⁻³²; 0 for all.
-    pub top_p: u32,
-    /// How far under the largest logit, f32 bits.
-    pub min_p: u32,
-    /// One of them drops tokens.
-    pub any: bool,
-}
-
-impl Filters {
-    /// What these parameters ask for.
-    pub fn of(params: &SamplingParams) -> Self {
-        let none = Self {
-            min_p: step::NO_MIN_P.to_bits(),
-            ..Self::default()
-        };
-        if params.temperature == 0.0 {
-            return none;
-        }
-        let mut filters = none;
-        filters.top_k = u32::try_from(params.top_k).unwrap_or(u32::MAX);
-        if params.top_p < 1.0 {
-            // What rounds to nothing still keeps the largest.
-            filters.top_p = ((f64::from(params.top_p) * 2f64.powi(32)) as u32).max(1);
-        }
-        if params.min_p > 0.0 {
-            let gap = f64::from(params.temperature) * f64::from(params.min_p).ln();
-            filters.min_p = (gap as f32).max(step::NO_MIN_P).to_bits();
-        }
-        filters.any = filters != none;
-        filters
-    }
-}
+// Who knows nothing of an id leaves it to the device.
+const _: () = assert!(PLACEHOLDER_TOKEN == FROM_STATE);
 
 /// A step, laid out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InputBatch {
-    /// The step buffer.
+    /// The step buffer, as far as it is uploaded.
     pub words: Vec<u32>,
+    /// Words of all of it: the device fills in those behind.
+    pub num_words: usize,
     /// Counts by [`CountId`](twoclock_shaders::program::CountId); the head's rows stay 0.
     pub counts: Vec<u32>,
     /// Rows of logits, in order.
@@ -89,19 +60,19 @@ pub struct DecodeSplit {
 }
 
 impl InputBatch {
-    /// Lays a step out for a model of these groups.
+    /// Lays a step out for a model of these groups; `slots` says where the state of each sequence is.
     pub fn new(
         output: &SchedulerOutput,
+        slots: &[u32],
         groups: &[KvGroupSpec],
-        block_size: usize,
         split: DecodeSplit,
     ) -> Self {
         let mut arrays = Arrays {
             groups: groups.iter().map(GroupArrays::new).collect(),
             ..Arrays::default()
         };
-        for (sequence, scheduled) in output.scheduled.iter().enumerate() {
-            arrays.push(sequence, scheduled, block_size, split);
+        for (sequence, (scheduled, slot)) in output.scheduled.iter().zip(slots).enumerate() {
+            arrays.push(sequence, scheduled, *slot, split);
         }
         arrays.finish(output.scheduled.len(), &output.block_copies)
     }
@@ -111,22 +82,25 @@ impl InputBatch {
         let tokens = config.max_num_batched_tokens;
         let seqs = config.max_num_seqs.min(tokens);
         // ids, positions, rows and slots; a prefill tile or decode query a token at most.
-        let per_token = 3 + groups + ITEM_WORDS + SAMPLE_WORDS;
+        let per_token = 3 + groups + ITEM_WORDS + SAMPLE_WORDS + DRAW_WORDS;
         // A sequence goes on in one page a group, which may have to be copied.
         let tables = groups * (config.blocks_for(config.max_model_len) + COPY_WORDS);
-        HEADER + groups + tokens * per_token + seqs * (SEQ_WORDS + tables)
+        HEADER + groups + tokens * per_token + seqs * (SEQ_WORDS + STATE_GIVEN_WORDS + tables)
     }
 }
 
 #[derive(Default)]
 struct Arrays {
     ids: Vec<u32>,
-    positions: Vec<u32>,
     seqs: Vec<u32>,
+    states: Vec<u32>,
+    /// The most tokens of a sequence.
+    queries: u32,
     tiles: Vec<u32>,
     decodes: Vec<u32>,
     row_tokens: Vec<u32>,
     samples: Vec<u32>,
+    draws: Vec<u32>,
     tables: Vec<u32>,
     rows: Vec<LogitsRow>,
     groups: Vec<GroupArrays>,
@@ -136,7 +110,6 @@ struct Arrays {
 struct GroupArrays {
     /// As kernels take it.
     window: u32,
-    slots: Vec<u32>,
     parts: u32,
 }
 
@@ -144,7 +117,6 @@ impl GroupArrays {
     fn new(group: &KvGroupSpec) -> Self {
         Self {
             window: kernel_window(group),
-            slots: Vec::new(),
             parts: 0,
         }
     }
@@ -155,7 +127,7 @@ impl Arrays {
         &mut self,
         sequence: usize,
         scheduled: &ScheduledSequence,
-        block_size: usize,
+        slot: u32,
         split: DecodeSplit,
     ) {
         let first_token = self.ids.len() as u32;
@@ -163,14 +135,22 @@ impl Arrays {
         let start = scheduled.num_computed_tokens;
         let context = scheduled.end_position();
         self.ids.extend_from_slice(&scheduled.token_ids);
-        self.positions.extend(start as u32..context as u32);
-        for (group, table) in self.groups.iter_mut().zip(&scheduled.block_tables) {
-            group.slots.extend((start..context).map(|position| {
-                let block = table[position / block_size];
-                block * block_size as u32 + (position % block_size) as u32
-            }));
-        }
-        let pages = context.div_ceil(block_size);
+        self.queries = self.queries.max(queries as u32);
+        let remaining = scheduled.sampling.num_remaining_tokens;
+        self.states.extend(match scheduled.awaits_token() {
+            true => [FROM_STATE, slot, 0],
+            false => [
+                context as u32,
+                slot,
+                u32::try_from(remaining).unwrap_or(u32::MAX),
+            ],
+        });
+        let pages = scheduled
+            .block_tables
+            .iter()
+            .map(Vec::len)
+            .max()
+            .unwrap_or(0);
         self.seqs.extend([
             first_token,
             queries as u32,
@@ -200,11 +180,12 @@ impl Arrays {
         }
         for target in 0..scheduled.prompt_logprob_targets.len() {
             let purpose = RowPurpose::PromptLogprob(target);
-            self.push_row(sequence, scheduled, purpose, first_token + target as u32);
+            let token = first_token + target as u32;
+            self.push_row(sequence, scheduled, purpose, token, start + target + 1);
         }
         if scheduled.samples {
             let token = first_token + queries as u32 - 1;
-            self.push_row(sequence, scheduled, RowPurpose::Sample, token);
+            self.push_row(sequence, scheduled, RowPurpose::Sample, token, context);
         }
     }
 
@@ -214,6 +195,8 @@ impl Arrays {
         scheduled: &ScheduledSequence,
         purpose: RowPurpose,
         token: u32,
+        // Of the token that follows.
+        position: usize,
     ) {
         let sampling = &scheduled.sampling;
         let params = match purpose {
@@ -227,17 +210,28 @@ impl Arrays {
             params.temperature.to_bits(),
             params.seed as u32,
             (params.seed >> 32) as u32,
-            self.positions[token as usize] + 1,
+            position as u32,
             filters.top_k,
             filters.top_p,
             filters.min_p,
             u32::from(filters.any),
         ]);
+        let mut draw = [0; DRAW_WORDS];
+        draw[0] = NO_SEQ;
+        if purpose == RowPurpose::Sample {
+            let ends = &sampling.stop_ids[..sampling.stop_ids.len().min(DRAW_ENDS)];
+            draw[0] = sequence as u32;
+            draw[1] = ends.len() as u32;
+            draw[2..][..ends.len()].copy_from_slice(ends);
+        }
+        self.draws.extend(draw);
     }
 
     fn finish(mut self, num_seqs: usize, copies: &[BlockCopy]) -> InputBatch {
         let mut counts = vec![0; num_counts(self.groups.len())];
         counts[TOKENS.0] = self.ids.len() as u32;
+        counts[SEQS.0] = num_seqs as u32;
+        counts[QUERIES.0] = self.queries;
         counts[TILES.0] = (self.tiles.len() / ITEM_WORDS) as u32;
         counts[DECODES.0] = (self.decodes.len() / ITEM_WORDS) as u32;
         for (number, group) in self.groups.iter().enumerate() {
@@ -247,22 +241,19 @@ impl Arrays {
         for number in 0..self.groups.len() {
             counts[model::copies(number).0] = of_group(number).count() as u32;
         }
-        let groups = self.groups.iter();
-        let slots: Vec<u32> = groups.flat_map(|group| &group.slots).copied().collect();
-
         let mut words = vec![0; HEADER];
         words[step::NUM_TOKENS] = self.ids.len() as u32;
         words[step::NUM_SEQS] = num_seqs as u32;
         words[step::NUM_ROWS] = self.rows.len() as u32;
         let tables_at = HEADER
             + self.ids.len()
-            + self.positions.len()
-            + slots.len()
             + self.seqs.len()
+            + self.states.len()
             + self.tiles.len()
             + self.decodes.len()
             + self.row_tokens.len()
             + self.samples.len()
+            + self.draws.len()
             + self.groups.len()
             + copies.len() * COPY_WORDS;
         for record in self.seqs.chunks_exact_mut(SEQ_WORDS) {
@@ -270,13 +261,13 @@ impl Arrays {
         }
         for (header, array) in [
             (step::IDS, &self.ids),
-            (step::POSITIONS, &self.positions),
-            (step::SLOTS, &slots),
             (step::SEQS, &self.seqs),
+            (step::STATES, &self.states),
             (step::TILES, &self.tiles),
             (step::DECODES, &self.decodes),
             (step::ROWS, &self.row_tokens),
             (step::SAMPLES, &self.samples),
+            (step::DRAWS, &self.draws),
         ] {
             words[header] = words.len() as u32;
             words.extend_from_slice(array);
@@ -292,7 +283,10 @@ impl Arrays {
         }
         debug_assert_eq!(words.len(), tables_at);
         words.extend_from_slice(&self.tables);
+        words[step::POSITIONS] = words.len() as u32;
+        words[step::SLOTS] = (words.len() + self.ids.len()) as u32;
         InputBatch {
+            num_words: words.len() + self.ids.len() * (1 + self.groups.len()),
             words,
             counts,
             rows: self.rows,
@@ -317,6 +311,8 @@ mod tests {
             ],
             samples: true,
             sampling: SamplingInputs {
+                stop_ids: [2; 9].into(),
+                num_remaining_tokens: 6,
                 params: Arc::new(SamplingParams {
                     temperature: 0.5,
                     top_k: 40,
@@ -337,7 +333,12 @@ mod tests {
     fn a_mixed_step_lies_where_the_header_says() {
         let output = SchedulerOutput {
             scheduled: vec![
-                sequence(0, 300, &[7], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+                sequence(
+                    0,
+                    300,
+                    &[PLACEHOLDER_TOKEN],
+                    &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+                ),
                 sequence(1, 30, &[11; 12], &[20, 21]),
             ],
             block_copies: [(1, 5, 120), (0, 6, 20), (1, 7, 130)]
@@ -351,24 +352,31 @@ mod tests {
         });
         let batch = |step| {
             let split = DecodeSplit { sequence: 4, step };
-            InputBatch::new(&output, &groups, 32, split)
+            InputBatch::new(&output, &[7, 3], &groups, split)
         };
         let counts = batch(0).counts;
         assert_eq!(
             counts,
-            [13, 0, 3, 0, 0, 0, 0, 0, 0, 1, 0, 2],
+            [13, 0, 3, 0, 0, 0, 0, 0, 0, 2, 12, 0, 1, 0, 2],
             "no scratch, so all are tiles"
         );
         let batch = batch(1);
         // The query at 300 sees two parts; of the window's keys, 256 to 300, the second.
-        assert_eq!(batch.counts, [13, 0, 2, 1, 0, 0, 0, 0, 2, 1, 1, 2]);
+        assert_eq!(
+            batch.counts,
+            [13, 0, 2, 1, 0, 0, 0, 0, 0, 2, 12, 2, 1, 1, 2]
+        );
         assert_eq!(batch.words[step::NUM_TOKENS], 13);
         let array = |header: usize, n: usize| &batch.words[batch.words[header] as usize..][..n];
-        assert_eq!(array(step::IDS, 2), [7, 11]);
-        assert_eq!(array(step::POSITIONS, 4), [300, 30, 31, 32]);
-        assert_eq!(array(step::SLOTS, 4), [332, 670, 671, 672]);
-        let slots = &array(step::SLOTS, 26)[13..];
-        assert_eq!(slots[..4], [3532, 3870, 3871, 3872]);
+        assert_eq!(array(step::IDS, 2), [FROM_STATE, 11]);
+        assert_eq!(array(step::STATES, 6), [FROM_STATE, 7, 0, 42, 3, 6]);
+        let draw = [1, DRAW_ENDS as u32, 2, 2, 2, 2, 2, 2];
+        assert_eq!(array(step::DRAWS, 16)[8..], draw);
+        // What the device fills in comes behind what is uploaded.
+        let uploaded = batch.words.len();
+        assert_eq!(batch.words[step::POSITIONS] as usize, uploaded);
+        assert_eq!(batch.words[step::SLOTS] as usize, uploaded + 13);
+        assert_eq!(batch.num_words, uploaded + 3 * 13);
         assert_eq!(array(step::TILES, 4), [1, 0, 1, 8]);
         assert_eq!(array(step::DECODES, 2), [0, 0]);
         assert_eq!(array(step::ROWS, 2), [0, 12]);
@@ -390,6 +398,6 @@ mod tests {
             max_model_len: 320,
             ..SchedulerConfig::default()
         };
-        assert!(batch.words.len() <= InputBatch::max_words(&config, 2));
+        assert!(batch.num_words <= InputBatch::max_words(&config, 2));
     }
 }

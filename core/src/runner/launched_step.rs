@@ -42,8 +42,6 @@ pub struct LaunchedStep {
     logits: Vec<(Range<usize>, ReadBack)>,
     /// Sums of final hidden states, and of which sequences.
     sums: Option<(Vec<usize>, ReadBack)>,
-    /// Requests whose pages came back from the host.
-    returned: Vec<RequestId>,
 }
 
 impl fmt::Debug for LaunchedStep {
@@ -73,13 +71,7 @@ impl LaunchedStep {
             ids: None,
             logits: Vec::new(),
             sums: None,
-            returned: output.swap_ins.iter().map(|t| t.request_id).collect(),
         }
-    }
-
-    /// Requests whose pages came back from the host.
-    pub(super) fn returned(&self) -> &[RequestId] {
-        &self.returned
     }
 
     /// The rows.

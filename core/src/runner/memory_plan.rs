@@ -43,6 +43,7 @@ pub fn workspace_sizes(
     let sizes = WorkspaceSizes {
         tokens,
         rows: WorkspaceSizes::head_rows(config, caps, tokens),
+        seqs: u32::try_from(sched.max_num_seqs).unwrap_or(u32::MAX),
         decodes: 1,
         max_model_len: sched.max_model_len as u32,
         step_words: InputBatch::max_words(sched, KvGroupSpec::of(config).len()) as u32,

@@ -1,6 +1,7 @@
 //! Computing a step: the seam between the engine, which decides, and a model on a device, which
 //! computes. Knows nothing of text or of requests beyond the share it is handed.
 
+pub mod filters;
 mod host_pages;
 pub mod input_batch;
 pub mod launched_step;
@@ -9,6 +10,7 @@ pub mod model_runner;
 mod pool_rows;
 pub mod program_cache;
 mod recorder;
+mod state_slots;
 
 pub use crate::model::KvCacheDtype;
 pub use launched_step::LaunchedStep;

@@ -2,13 +2,15 @@
 //! read back of them.
 
 use super::ExecuteModel;
+use super::filters::Filters;
 use super::host_pages::HostPages;
-use super::input_batch::{DecodeSplit, Filters, InputBatch, LogitsRow, RowPurpose};
+use super::input_batch::{DecodeSplit, InputBatch, LogitsRow, RowPurpose};
 use super::launched_step::{LaunchedStep, ReadBack};
 use super::memory_plan::{MemoryPlan, workspace_sizes};
 use super::pool_rows::{PoolRows, StepPools};
 use super::program_cache::ProgramCache;
 use super::recorder::Recorder;
+use super::state_slots::StateSlots;
 use crate::error::Result;
 use crate::model::pooling::PoolBuffers;
 use crate::model::workspace::MAX_EDITS;
@@ -75,6 +77,7 @@ pub struct ModelRunner<E> {
     plan: MemoryPlan,
     fingerprint: String,
     host: HostPages,
+    slots: StateSlots,
 }
 
 impl<E: Executor> ModelRunner<E> {
@@ -121,6 +124,7 @@ impl<E: Executor> ModelRunner<E> {
             fingerprint: fingerprint(checkpoint, plan.kv_dtype),
             plan,
             host: HostPages::default(),
+            slots: StateSlots::new(sizes.seqs),
         })
     }
 
@@ -292,17 +296,23 @@ impl<E: Executor> ExecuteModel for ModelRunner<E> {
     type Launched = LaunchedStep;
 
     async fn launch_step(&mut self, output: &SchedulerOutput) -> Result<LaunchedStep> {
-        let block_size = self.pages.block_size as usize;
-        let batch = InputBatch::new(output, &self.groups, block_size, self.split);
-        if batch.words.len() > self.workspace.sizes.step_words as usize {
+        self.slots.release(&output.finished_ids);
+        self.slots.release(&output.preempted_ids);
+        let running = output.scheduled.iter().map(|s| s.request_id);
+        let slots: Option<Vec<u32>> = running.map(|id| self.slots.slot(id)).collect();
+        let slots = slots.ok_or_else(|| {
+            let most = self.workspace.sizes.seqs;
+            ExecutorError::Invalid(format!("more than {most} sequences run"))
+        })?;
+        let batch = InputBatch::new(output, &slots, &self.groups, self.split);
+        if batch.num_words > self.workspace.sizes.step_words as usize {
             return Err(ExecutorError::Invalid(format!(
                 "a step of {} words exceeds the {} it was planned for",
-                batch.words.len(),
-                self.workspace.sizes.step_words
+                batch.num_words, self.workspace.sizes.step_words
             ))
             .into());
         }
-        self.host.forget(&output.finished_ids);
+        self.host.forget(&output.swap_drops);
         let (executor, pages) = (&mut self.executor, &self.pages);
         self.host.read(executor, pages, &output.swap_outs);
         self.host.write(executor, pages, &output.swap_ins).await?;
@@ -355,10 +365,7 @@ impl<E: Executor> ExecuteModel for ModelRunner<E> {
     }
 
     async fn finish_step(&mut self, launched: LaunchedStep) -> Result<ModelRunnerOutput> {
-        let returned = launched.returned().to_vec();
-        let output = launched.finish().await?;
-        self.host.forget(&returned);
-        Ok(output)
+        launched.finish().await
     }
 
     fn release(&mut self) {

@@ -115,7 +115,6 @@ mod tests {
     use super::*;
     use crate::sched::{PoolShare, ScheduledSequence};
     use crate::types::SamplingInputs;
-    use std::sync::Arc;
     use twoclock_shaders::program::{BufferId, Slice};
 
     fn buffers() -> PoolBuffers {
@@ -134,11 +133,7 @@ mod tests {
             num_computed_tokens: tokens.start,
             block_tables: Vec::new(),
             samples: pooling.is_none(),
-            sampling: SamplingInputs {
-                mask: None,
-                params: Arc::default(),
-                history: None,
-            },
+            sampling: SamplingInputs::default(),
             prompt_logprob_targets: Vec::new(),
             pooling,
         }

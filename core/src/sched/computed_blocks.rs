@@ -123,12 +123,13 @@ impl KvCacheManager {
         }
     }
 
-    /// The blocks a request holds, each with its place; `None` while copies to some are still to be
-    /// made, so that their content is not there yet.
-    pub(super) fn held_blocks(&self, id: RequestId) -> Option<Vec<MovedBlock>> {
+    /// The blocks that hold a request's first `num_tokens` tokens, each with its place; `None` while
+    /// copies to some are not known to be made, so that their content is perhaps not there yet.
+    pub(super) fn held_blocks(&self, id: RequestId, num_tokens: usize) -> Option<Vec<MovedBlock>> {
+        let blocks = num_tokens.div_ceil(self.block_size);
         let mut held = Vec::new();
         for (group, table) in self.block_tables(id).iter().enumerate() {
-            for (index, &block) in table.iter().enumerate() {
+            for (index, &block) in table.iter().enumerate().take(blocks) {
                 if self
                     .copies
                     .iter()

@@ -8,6 +8,10 @@ use crate::config::ModelConfig;
 /// no more workgroups in one (WebGPU's `maxComputeWorkgroupsPerDimension`).
 pub const MAX_BATCHED_TOKENS: usize = 65535;
 
+/// Most steps launched ahead. One hides the host's work of a step behind the device's; more hide how
+/// unevenly it comes, and every one delays by a step what the host decides by a token it sees.
+pub const MAX_RUN_AHEAD: usize = 3;
+
 /// What becomes of a request that gives up its blocks to an older one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PreemptionMode {
@@ -42,6 +46,9 @@ pub struct SchedulerConfig {
     pub preemption_mode: PreemptionMode,
     /// Host memory for pages of preempted requests, bytes.
     pub swap_space_bytes: u64,
+    /// Steps that are launched before the output of the one before them came, up to
+    /// [`MAX_RUN_AHEAD`]. No value changes a bit of any answer.
+    pub run_ahead: usize,
 }
 
 impl Default for SchedulerConfig {
@@ -56,6 +63,7 @@ impl Default for SchedulerConfig {
             enable_prefix_caching: true,
             preemption_mode: PreemptionMode::default(),
             swap_space_bytes: 4 << 30,
+            run_ahead: 1,
         }
     }
 }
@@ -64,6 +72,12 @@ impl SchedulerConfig {
     /// Blocks that hold `num_tokens` tokens.
     pub fn blocks_for(&self, num_tokens: usize) -> usize {
         num_tokens.div_ceil(self.block_size)
+    }
+
+    /// Most tokens of all steps that are in flight together.
+    pub fn max_num_tokens_in_flight(&self) -> usize {
+        let steps = self.run_ahead.saturating_add(1);
+        self.max_num_batched_tokens.saturating_mul(steps)
     }
 
     /// Checks every limit.
@@ -82,6 +96,9 @@ impl SchedulerConfig {
         }
         if self.max_num_batched_tokens > MAX_BATCHED_TOKENS {
             return Err(ConfigError::BatchedTokens(self.max_num_batched_tokens));
+        }
+        if self.run_ahead > MAX_RUN_AHEAD {
+            return Err(ConfigError::RunAhead(self.run_ahead));
         }
         if !matches!(self.block_size, 16 | 32) {
             return Err(ConfigError::BlockSize(self.block_size));
@@ -122,6 +139,9 @@ pub enum ConfigError {
         "max_num_batched_tokens is {0}, but a step has {MAX_BATCHED_TOKENS} tokens at most: lower it"
     )]
     BatchedTokens(usize),
+    /// More steps in flight than anything gains by.
+    #[error("run_ahead is {0}, but is {MAX_RUN_AHEAD} at most: lower it")]
+    RunAhead(usize),
     /// Kernels know two page sizes.
     #[error("block_size is {0}, but KV pages hold 16 or 32 tokens")]
     BlockSize(usize),
@@ -164,6 +184,11 @@ mod tests {
             ..ok.clone()
         };
         assert_eq!(step.validate(), Err(ConfigError::BatchedTokens(65536)));
+        let far = SchedulerConfig {
+            run_ahead: 4,
+            ..ok.clone()
+        };
+        assert_eq!(far.validate(), Err(ConfigError::RunAhead(4)));
         let page = SchedulerConfig {
             block_size: 24,
             ..ok.clone()

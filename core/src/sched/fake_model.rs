@@ -19,6 +19,7 @@ pub(super) fn config(block_size: usize, num_blocks: usize) -> SchedulerConfig {
         num_blocks,
         max_prefill_chunk: None,
         enable_prefix_caching: false,
+        run_ahead: 0,
         ..SchedulerConfig::default()
     }
 }
@@ -60,8 +61,10 @@ type HostPages = BTreeMap<(usize, usize), Vec<Option<u32>>>;
 pub(super) struct FakeModel {
     /// What lies in (group, block, offset): the hash of all tokens up to there.
     pages: BTreeMap<(usize, BlockId, usize), u32>,
-    /// Pages in host memory.
-    host: BTreeMap<RequestId, HostPages>,
+    /// Pages in host memory, by transfer.
+    host: BTreeMap<u64, HostPages>,
+    /// What was drawn, by position: the device knows it before the scheduler does.
+    drawn: BTreeMap<(RequestId, usize), TokenId>,
     /// Sums of what is pooled, by how many tokens they cover.
     sums: BTreeMap<RequestId, BTreeMap<usize, u32>>,
     /// Tokens computed so far.
@@ -73,17 +76,9 @@ fn hash(before: u32, id: &TokenId) -> u32 {
 }
 
 impl FakeModel {
-    pub(super) fn run(&mut self, step: &SchedulerOutput, s: &Scheduler) -> ModelRunnerOutput {
-        let output = self.run_and_fail(step, s);
-        for transfer in &step.swap_ins {
-            self.host.remove(&transfer.request_id);
-        }
-        output
-    }
-
     fn swap(&mut self, step: &SchedulerOutput, config: &SchedulerConfig) {
-        for id in &step.finished_ids {
-            self.host.remove(id);
+        for number in &step.swap_drops {
+            self.host.remove(number);
         }
         for transfer in &step.swap_outs {
             let read = |moved: &MovedBlock| {
@@ -96,13 +91,13 @@ impl FakeModel {
                 ((group, index), (0..config.block_size).map(slot).collect())
             };
             let pages = transfer.blocks.iter().map(read).collect();
-            self.host.entry(transfer.request_id).or_insert(pages);
+            self.host.entry(transfer.number).or_insert(pages);
         }
         let held: usize = self.host.values().map(BTreeMap::len).sum();
         assert!(held as u64 * PAGE_BYTES <= config.swap_space_bytes);
         for transfer in &step.swap_ins {
             for moved in &transfer.blocks {
-                let page = &self.host[&transfer.request_id][&(moved.group, moved.index)];
+                let page = &self.host[&transfer.number][&(moved.group, moved.index)];
                 for (offset, hash) in page.iter().enumerate() {
                     let slot = (moved.group, moved.block, offset);
                     match hash {
@@ -127,12 +122,8 @@ impl FakeModel {
         pool.ends.then(|| vec![(sum % 9973) as f32])
     }
 
-    /// Computes a step, whose output nobody will see.
-    pub(super) fn run_and_fail(
-        &mut self,
-        step: &SchedulerOutput,
-        s: &Scheduler,
-    ) -> ModelRunnerOutput {
+    /// Computes a step that was just scheduled, all at once; its output may come later, or never.
+    pub(super) fn run(&mut self, step: &SchedulerOutput, s: &Scheduler) -> ModelRunnerOutput {
         let config = s.config();
         self.swap(step, config);
         let at = |share: &ScheduledSequence, group: usize, position: usize| {
@@ -141,10 +132,20 @@ impl FakeModel {
             (group, block, position % config.block_size)
         };
         // By position: the hash of the tokens up to it.
+        let drawn = self.drawn.clone();
         let hashes = |share: &ScheduledSequence| -> Vec<u32> {
             let request = s.request(share.request_id).unwrap();
-            let ids = &request.token_ids()[..share.end_position()];
-            assert_eq!(ids[share.num_computed_tokens..], share.token_ids);
+            let known = request.token_ids();
+            let id = |position: usize| match known.get(position) {
+                Some(id) => *id,
+                None => drawn[&(share.request_id, position)],
+            };
+            let ids: Vec<_> = (0..share.end_position()).map(id).collect();
+            match share.awaits_token() {
+                true => assert_eq!(share.num_computed_tokens + 1, ids.len()),
+                false => assert_eq!(ids[share.num_computed_tokens..], share.token_ids),
+            }
+            assert!(share.awaits_token() == (ids.len() > known.len()));
             let so_far = ids.iter().scan(7, |h, id| {
                 *h = hash(*h, id);
                 Some(*h)
@@ -205,11 +206,14 @@ impl FakeModel {
                 logprob: -(*t as f32),
                 top: vec![],
             };
+            let id = (last ^ share.sampling.params.seed as u32) % VOCAB;
+            if share.samples {
+                self.drawn
+                    .insert((share.request_id, share.end_position()), id);
+            }
             SequenceOutput {
                 request_id: share.request_id,
-                token_id: share
-                    .samples
-                    .then_some((last ^ share.sampling.params.seed as u32) % VOCAB),
+                token_id: share.samples.then_some(id),
                 logprobs: None,
                 prompt_logprobs: share.prompt_logprob_targets.iter().map(logprob).collect(),
                 pooled,

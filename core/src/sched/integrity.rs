@@ -42,6 +42,16 @@ impl Scheduler {
                     "{id} awaits a prompt, but holds blocks or does not run"
                 ));
             }
+            let steps = request.num_steps_in_flight;
+            if steps > self.num_steps_in_flight()
+                || request.num_output_placeholders > steps
+                || (running && (request.num_scheduled_tokens < steps))
+                || request.num_tokens_with_slots() > request.num_tokens_with_spec()
+            {
+                return Err(format!(
+                    "{id} counts its steps in flight wrongly: {request:?}"
+                ));
+            }
             if !running && request.num_tokens_with_slots() != 0 {
                 return Err(format!("{id} counts computed tokens, but holds no blocks"));
             }

@@ -4,6 +4,7 @@
 use super::block_pool::{BlockId, BlockPool, NULL_BLOCK};
 use super::computed_blocks::ComputedBlocks;
 use super::config::SchedulerConfig;
+use super::handed_out::HandedOut;
 use super::kv_group::KvGroupSpec;
 use super::output::BlockCopy;
 use crate::types::RequestId;
@@ -29,14 +30,14 @@ pub struct KvCacheManager {
     /// One a group.
     pub(super) pools: Vec<BlockPool>,
     pub(super) block_size: usize,
-    /// Most tokens of one sequence in a step.
+    /// Most tokens of one sequence in the steps that are in flight together.
     chunk: usize,
     pub(super) enable_prefix_caching: bool,
     /// What besides tokens and salt decides the content of a block.
     pub(super) fingerprint: String,
     pub(super) sequences: BTreeMap<RequestId, SequenceBlocks>,
-    /// Copies that no computed step has made yet. Each holds a reference to its source.
-    pub(super) copies: Vec<BlockCopy>,
+    /// Copies that no finished step has made yet. Each holds a reference to its source.
+    pub(super) copies: HandedOut<BlockCopy>,
 }
 
 impl KvCacheManager {
@@ -51,11 +52,13 @@ impl KvCacheManager {
                 .collect(),
             groups,
             block_size: config.block_size,
-            chunk: chunk.min(config.max_num_batched_tokens),
+            chunk: chunk
+                .min(config.max_num_batched_tokens)
+                .saturating_mul(1 + config.run_ahead),
             enable_prefix_caching: config.enable_prefix_caching,
             fingerprint: String::new(),
             sequences: BTreeMap::new(),
-            copies: Vec::new(),
+            copies: HandedOut::default(),
         }
     }
 
@@ -193,8 +196,6 @@ impl KvCacheManager {
             num_known: 0,
         });
         for (table, pool) in sequence.tables.iter_mut().zip(&mut self.pools) {
-            // A step that failed was perhaps to compute more than this one does.
-            pool.free(table.drain(blocks.min(table.len())..).rev());
             let new = pool.allocate(missing);
             table.extend(new.expect("every pool has so many free blocks"));
         }
@@ -223,8 +224,9 @@ impl KvCacheManager {
         let dst = pool.allocate(1).expect("there is a free block")[0];
         let sequence = self.sequences.get_mut(&id).expect("it holds the block");
         sequence.tables[group][index] = dst;
-        // Nothing is copied from what is only being copied to: from its source instead, which has
-        // all that was computed when it was made, and the request sees no more than that.
+        // Nothing is copied from what is only being copied to, in this step or in one that may yet be
+        // taken back: from its source instead, which has all that was computed when it was made,
+        // and the request sees no more than that.
         let origin = self
             .copies
             .iter()
@@ -237,21 +239,28 @@ impl KvCacheManager {
         self.copies.push(BlockCopy { group, src, dst });
     }
 
-    /// Copies to be made before the next step writes.
-    pub fn copies(&self) -> &[BlockCopy] {
-        &self.copies
+    /// Copies to be made before `step` writes.
+    pub(super) fn hand_out_copies(&mut self, step: u64) -> Vec<BlockCopy> {
+        self.copies.hand_out(step)
     }
 
-    /// These copies were made.
-    pub(super) fn copied(&mut self, copies: &[BlockCopy]) {
-        let pools = &mut self.pools;
-        self.copies.retain(|copy| {
-            let made = copies.contains(copy);
-            if made {
-                pools[copy.group].free([copy.src]);
+    /// The copies of `step` were made.
+    pub(super) fn confirm_copies(&mut self, step: u64) {
+        for copy in self.copies.confirm(step) {
+            self.pools[copy.group].free([copy.src]);
+        }
+    }
+
+    /// Steps in flight were taken back, and this request has `num_tokens` tokens with slots.
+    pub(super) fn take_back(&mut self, id: RequestId, num_tokens: usize) {
+        let blocks = num_tokens.div_ceil(self.block_size);
+        if let Some(sequence) = self.sequences.get_mut(&id) {
+            for (table, pool) in sequence.tables.iter_mut().zip(&mut self.pools) {
+                let beyond = table.drain(blocks.min(table.len())..).rev();
+                pool.free(beyond.filter(|block| *block != NULL_BLOCK));
             }
-            !made
-        });
+        }
+        self.drop_copies_to_nobody();
     }
 
     /// Frees the blocks that no query from `position` on sees, and leaves null blocks in their
@@ -288,8 +297,12 @@ impl KvCacheManager {
         for (table, pool) in sequence.tables.into_iter().zip(&mut self.pools) {
             pool.free(table.into_iter().rev());
         }
-        // Copies to blocks that nobody holds any more need not be made, and must not be once the
-        // blocks are another's.
+        self.drop_copies_to_nobody();
+    }
+
+    /// Copies to blocks that nobody holds any more need not be made, and must not be once the blocks
+    /// are another's.
+    fn drop_copies_to_nobody(&mut self) {
         let pools = &mut self.pools;
         self.copies.retain(|copy| {
             let held = pools[copy.group].ref_cnt(copy.dst) > 0;
@@ -344,7 +357,7 @@ impl KvCacheManager {
                 }
             }
         }
-        for BlockCopy { group, src, dst } in &self.copies {
+        for BlockCopy { group, src, dst } in self.copies.iter() {
             if !counts[*group].contains_key(dst) {
                 return Err(format!(
                     "block {src} is to be copied to {dst}, which is free"
@@ -358,7 +371,7 @@ impl KvCacheManager {
                 return Err(format!("block {src} is copied from and to"));
             }
         }
-        for copy in &self.copies {
+        for copy in self.copies.iter() {
             *counts[copy.group].entry(copy.src).or_default() += 1;
         }
         for (pool, counts) in self.pools.iter().zip(&counts) {

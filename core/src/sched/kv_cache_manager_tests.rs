@@ -23,6 +23,7 @@ fn blocks_come_when_needed_and_not_before() {
     let mut kv = manager(&[None]);
     let id = RequestId(3);
     for (num_tokens, blocks) in [(1, 1), (16, 1), (17, 2), (20, 2), (5, 1), (48, 3)] {
+        kv.take_back(id, num_tokens);
         assert!(kv.allocate_slots(id, 0..num_tokens));
         assert_eq!(kv.block_tables(id)[0].len(), blocks, "{num_tokens} tokens");
     }
@@ -197,12 +198,14 @@ fn a_copy_is_never_made_of_a_copy_not_yet_made() {
     kv.free(a);
     fork(&mut kv, b, c);
     let last = |id| kv.block_tables(id)[0][1];
-    let copies: Vec<_> = kv.copies().iter().map(|c| (c.src, c.dst)).collect();
-    assert_eq!(copies, [(2, last(b)), (2, last(c))]);
+    let tables = [b, c].map(last);
     let both = BTreeMap::from([(b, 20..21), (c, 20..21)]);
     kv.check_integrity(&both).unwrap();
-    let made = kv.copies().to_vec();
-    kv.copied(&made);
+    let made = kv.hand_out_copies(7);
+    let copies: Vec<_> = made.iter().map(|c| (c.src, c.dst)).collect();
+    assert_eq!(copies, tables.map(|dst| (2, dst)));
+    assert_eq!(kv.hand_out_copies(8), []);
+    kv.confirm_copies(7);
     kv.check_integrity(&both).unwrap();
     kv.free(b);
     kv.free(c);
@@ -219,6 +222,6 @@ fn who_writes_into_a_known_block_alone_makes_it_unknown() {
     kv.free(a.id());
     assert_eq!(kv.get_computed_blocks(&a).num_cached_tokens, 32);
     assert!(kv.allocate_slots(b, 20..21));
-    assert_eq!(kv.copies(), []);
+    assert_eq!(kv.hand_out_copies(0), []);
     assert_eq!(kv.get_computed_blocks(&a).num_cached_tokens, 16);
 }

@@ -64,7 +64,8 @@ impl KvGroupSpec {
     }
 
     /// Blocks the group has under these limits, the null block among them: `num_blocks`, or fewer
-    /// where the windows of `max_num_seqs` sequences and a step's tokens take fewer.
+    /// where the windows of `max_num_seqs` sequences and the tokens of the steps in flight take
+    /// fewer.
     pub fn num_blocks(&self, config: &SchedulerConfig) -> usize {
         let Some(window) = self.window else {
             return config.num_blocks;
@@ -72,7 +73,7 @@ impl KvGroupSpec {
         // A sequence's chunk begins and ends inside a block, its window begins inside one.
         let each = blocks_across(window, config.block_size).saturating_add(1);
         each.saturating_mul(config.max_num_seqs)
-            .saturating_add(config.blocks_for(config.max_num_batched_tokens))
+            .saturating_add(config.blocks_for(config.max_num_tokens_in_flight()))
             .saturating_add(1)
             .min(config.num_blocks)
     }
@@ -142,6 +143,7 @@ mod tests {
             max_num_batched_tokens: 512,
             block_size: 32,
             num_blocks: 5000,
+            run_ahead: 2,
             ..SchedulerConfig::default()
         };
         let blocks = |window| {
@@ -149,7 +151,7 @@ mod tests {
             KvGroupSpec { layers, window }.num_blocks(&config)
         };
         assert_eq!(blocks(None), 5000);
-        assert_eq!(blocks(Some(128)), 4 * (5 + 1) + 16 + 1);
+        assert_eq!(blocks(Some(128)), 4 * (5 + 1) + 3 * 16 + 1);
         assert_eq!(blocks(Some(1 << 28)), 5000);
         assert_eq!(blocks(Some(usize::MAX)), 5000);
     }

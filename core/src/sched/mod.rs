@@ -13,6 +13,7 @@ pub mod cost_model;
 pub mod error;
 #[cfg(test)]
 mod fake_model;
+mod handed_out;
 pub mod hardware;
 mod integrity;
 pub mod kv_cache_manager;
@@ -27,6 +28,7 @@ pub mod scheduler;
 mod scheduler_proptests;
 #[cfg(test)]
 mod scheduler_tests;
+mod share;
 #[cfg(test)]
 mod sharing_tests;
 pub mod step_load;
@@ -38,7 +40,7 @@ mod waste_tests;
 
 pub use block_hash::BlockHash;
 pub use block_pool::{BlockId, BlockPool};
-pub use config::{ConfigError, MAX_BATCHED_TOKENS, PreemptionMode, SchedulerConfig};
+pub use config::{ConfigError, MAX_BATCHED_TOKENS, MAX_RUN_AHEAD, PreemptionMode, SchedulerConfig};
 pub use cost_model::{Bound, CostModel, StepCost};
 pub use error::RequestError;
 pub use hardware::{Hardware, HardwareError, PerRegime, Regime};
@@ -47,7 +49,8 @@ pub use kv_group::KvGroupSpec;
 pub use metrics::{CacheMetrics, KvUsage};
 pub use model_shape::{ExpertShape, KvGroupShape, ModelShape};
 pub use output::{
-    BlockCopy, ModelRunnerOutput, PoolShare, ScheduledSequence, SchedulerOutput, SequenceOutput,
+    BlockCopy, ModelRunnerOutput, PLACEHOLDER_TOKEN, PoolShare, ScheduledSequence, SchedulerOutput,
+    SequenceOutput,
 };
 pub use request::{Request, RequestStatus};
 pub use scheduler::Scheduler;

@@ -6,6 +6,9 @@ use super::error::RequestError;
 use super::swap::BlockTransfer;
 use crate::types::{RequestId, SamplingInputs, TokenId, TokenLogprobs};
 
+/// Stands for a token that a step in flight draws: nobody but the device knows it yet.
+pub const PLACEHOLDER_TOKEN: TokenId = TokenId::MAX;
+
 /// One sequence's share of a step.
 ///
 /// ```text
@@ -16,9 +19,11 @@ use crate::types::{RequestId, SamplingInputs, TokenId, TokenLogprobs};
 pub struct ScheduledSequence {
     /// Whose.
     pub request_id: RequestId,
-    /// Ids to compute, at positions `num_computed_tokens ..`; never empty.
+    /// Ids to compute, at positions `num_computed_tokens ..`; never empty. All of them are known, or
+    /// there is one, the [`PLACEHOLDER_TOKEN`] for what this sequence drew last.
     pub token_ids: Vec<TokenId>,
-    /// Position of the first of them; everything before it is in the cache.
+    /// Position of the first of them; everything before it is in the cache, or will be by the steps
+    /// launched before this one.
     pub num_computed_tokens: usize,
     /// The whole block table, one a KV group: position `p` lies in
     /// `block_tables[group][p / block_size]`. Long enough for every position computed now; the null
@@ -52,6 +57,11 @@ impl ScheduledSequence {
         self.token_ids.len()
     }
 
+    /// Whether its only token is the one that this sequence drew last, in a step still in flight.
+    pub fn awaits_token(&self) -> bool {
+        self.token_ids[..] == [PLACEHOLDER_TOKEN]
+    }
+
     /// Sequence length once the step is done: the position of the token drawn.
     pub fn end_position(&self) -> usize {
         self.num_computed_tokens + self.token_ids.len()
@@ -69,26 +79,29 @@ pub struct BlockCopy {
     pub dst: BlockId,
 }
 
-/// What one step computes.
+/// What one step computes. All but the sequences is told once: by this step or, where it was taken
+/// back, by a later one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SchedulerOutput {
+    /// Counts steps. Their outputs come in this order; what was taken back has the same number again.
+    pub number: u64,
     /// The sequences, oldest request first.
     pub scheduled: Vec<ScheduledSequence>,
     /// Pages to read out before anything is written: those of requests preempted since, whose blocks
     /// may be another's in this step already.
     pub swap_outs: Vec<BlockTransfer>,
-    /// Pages to write back before anything is copied or read. What the host has of these requests
-    /// may go once the step is done.
+    /// Pages to write back before anything is copied or read. The host keeps its copies.
     pub swap_ins: Vec<BlockTransfer>,
+    /// Transfers to the host, by number, whose copies may go, before others are made.
+    pub swap_drops: Vec<u64>,
     /// Blocks to copy first: where a sequence goes on in a block that others hold, it writes into a
     /// copy of its own.
     pub block_copies: Vec<BlockCopy>,
-    /// Requests that took part in steps and ended since the last one that was computed; whatever is
-    /// kept of them may go.
+    /// Requests that took part in steps and ended since; whatever is kept of them may go.
     pub finished_ids: Vec<RequestId>,
-    /// Requests that lost their blocks since the last step that was computed; whatever is kept of
-    /// them on the device may go too. They come back from position 0, or from where they were, after
-    /// a failed step perhaps in this one.
+    /// Requests that lost their blocks; whatever is kept of them on the device may go too, after the
+    /// steps launched before this one. They come back with tokens that are all known, after a failed
+    /// step perhaps in this one.
     pub preempted_ids: Vec<RequestId>,
 }
 

@@ -27,21 +27,29 @@ pub enum RequestStatus {
 ///  0        num_computed_tokens   num_prompt_tokens    num_tokens
 ///  |-- in the cache --|------- to be computed -------------|
 /// ```
+///
+/// With steps in flight, `num_scheduled_tokens` follow `num_computed_tokens`: they have slots, and
+/// count as computed when the outputs come. Behind `num_tokens` stand as many placeholders as tokens
+/// are being drawn.
 #[derive(Clone, Debug)]
 pub struct Request {
     id: RequestId,
     params: Arc<SamplingParams>,
     /// It asks for an embedding of its prompt, and draws nothing.
     pooling: Option<PoolingType>,
-    stop_ids: Vec<TokenId>,
+    stop_ids: Arc<[TokenId]>,
     /// Not to be drawn before `params.min_tokens` are.
     held_ids: Vec<TokenId>,
     token_ids: Vec<TokenId>,
     num_prompt_tokens: usize,
     /// Tokens whose keys and values are in the cache.
     pub(super) num_computed_tokens: usize,
-    /// Tokens computed by a step that is under way; they have slots already.
+    /// Tokens computed by steps in flight; they have slots already.
     pub(super) num_scheduled_tokens: usize,
+    /// Steps in flight that it takes part in, those before a preemption too.
+    pub(super) num_steps_in_flight: usize,
+    /// Tokens that steps in flight draw.
+    pub(super) num_output_placeholders: usize,
     /// Prompt log-probabilities reported so far; those computed again after a preemption are not
     /// reported again.
     pub(super) num_prompt_logprobs: usize,
@@ -77,12 +85,14 @@ impl Request {
             id,
             params: Arc::new(params),
             pooling: None,
-            stop_ids,
+            stop_ids: stop_ids.into(),
             held_ids,
             num_prompt_tokens: prompt_token_ids.len(),
             token_ids: prompt_token_ids,
             num_computed_tokens: 0,
             num_scheduled_tokens: 0,
+            num_steps_in_flight: 0,
+            num_output_placeholders: 0,
             num_prompt_logprobs: 0,
             num_cached_tokens: None,
             awaits_prompt: false,
@@ -146,6 +156,8 @@ impl Request {
             id,
             num_computed_tokens: 0,
             num_scheduled_tokens: 0,
+            num_steps_in_flight: 0,
+            num_output_placeholders: 0,
             awaits_prompt: false,
             status: RequestStatus::Waiting,
             ..self
@@ -185,12 +197,15 @@ impl Request {
     }
 
     /// What the sampler must know of it in a step; `samples` where the step draws its next token.
-    pub fn sampling_inputs(&self, samples: bool) -> SamplingInputs {
-        let num_output = self.output_token_ids().len();
+    pub fn sampling_inputs(&self, samples: bool, max_model_len: usize) -> SamplingInputs {
+        let num_output = self.output_token_ids().len() + self.num_output_placeholders;
         let edits = samples && self.params.edits_logits(num_output);
         SamplingInputs {
             params: Arc::clone(&self.params),
             mask: None,
+            stop_ids: Arc::clone(&self.stop_ids),
+            num_remaining_tokens: (self.params.max_tokens.saturating_sub(num_output))
+                .min(max_model_len.saturating_sub(self.num_tokens_with_spec())),
             history: edits.then(|| SamplingHistory {
                 token_ids: self.token_ids.clone(),
                 num_prompt_tokens: self.num_prompt_tokens,
@@ -228,7 +243,7 @@ impl Request {
         self.num_computed_tokens
     }
 
-    /// Tokens that have slots in the cache, computed or about to be.
+    /// Tokens that have slots in the cache, computed or about to be by steps in flight.
     pub fn num_tokens_with_slots(&self) -> usize {
         self.num_computed_tokens + self.num_scheduled_tokens
     }
@@ -277,10 +292,24 @@ impl Request {
         self.token_ids.len()
     }
 
-    /// What computing must catch up with: [`num_tokens`](Self::num_tokens), and drafted tokens
-    /// once there are drafters.
+    /// What computing must catch up with: [`num_tokens`](Self::num_tokens), those that steps in
+    /// flight draw, and drafted tokens once there are drafters.
     pub fn num_tokens_with_spec(&self) -> usize {
-        self.num_tokens()
+        self.num_tokens() + self.num_output_placeholders
+    }
+
+    /// Tokens that the next step may compute of it. None while all have slots; none behind the last
+    /// token it may draw; and none where the next draw depends on tokens that are not known yet.
+    pub fn num_new_tokens(&self, max_model_len: usize) -> usize {
+        let drawn = self.output_token_ids().len() + self.num_output_placeholders;
+        let waits = self.num_output_placeholders > 0
+            && (drawn >= self.params.max_tokens
+                || self.num_tokens_with_spec() >= max_model_len
+                || self.params.draws_from_history(drawn));
+        match waits {
+            true => 0,
+            false => self.num_tokens_with_spec() - self.num_tokens_with_slots(),
+        }
     }
 
     /// Most tokens the cache will ever hold of it: the last token drawn is never computed.
@@ -317,81 +346,5 @@ impl Request {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn request(params: SamplingParams) -> Request {
-        Request::new(RequestId(0), vec![5, 6], params, &[2])
-    }
-
-    #[test]
-    fn ends_at_eos_and_stop_ids_without_keeping_them() {
-        let params = SamplingParams {
-            stop_token_ids: vec![9],
-            ..SamplingParams::default()
-        };
-        let mut r = request(params.clone());
-        assert_eq!(r.append_token(7, 100), None);
-        assert_eq!(r.append_token(9, 100), Some(FinishReason::Stop));
-        assert_eq!(r.append_token(2, 100), Some(FinishReason::Stop));
-        assert_eq!(r.output_token_ids(), [7]);
-        let mut r = request(SamplingParams {
-            ignore_eos: true,
-            ..params
-        });
-        assert_eq!(r.append_token(2, 100), None);
-        assert_eq!(r.append_token(9, 100), Some(FinishReason::Stop));
-        assert_eq!(r.output_token_ids(), [2]);
-    }
-
-    #[test]
-    fn blocks_are_named_as_they_fill() {
-        let new = |cache_salt: Option<&str>| {
-            let params = SamplingParams {
-                cache_salt: cache_salt.map(str::to_owned),
-                ..SamplingParams::default()
-            };
-            request(params)
-        };
-        let mut r = new(None);
-        r.hash_blocks(2, "");
-        let root = BlockHash::root("", None);
-        assert_eq!(r.block_hashes(), [root.chain(&[5, 6])]);
-        for id in [7, 8, 9] {
-            r.append_token(id, 100);
-        }
-        r.hash_blocks(2, "");
-        let first = root.chain(&[5, 6]);
-        assert_eq!(r.block_hashes(), [first, first.chain(&[7, 8])]);
-        let mut salted = new(Some("a"));
-        salted.hash_blocks(2, "");
-        assert_ne!(salted.block_hashes()[0], first);
-    }
-
-    #[test]
-    fn what_must_be_computed_is_not_looked_for() {
-        let mut r = request(SamplingParams::default());
-        assert_eq!(r.max_prefix_hit(), 1);
-        r.append_token(7, 100);
-        assert_eq!(r.max_prefix_hit(), 2);
-        Arc::make_mut(&mut r.params).prompt_logprobs = true;
-        assert_eq!(r.max_prefix_hit(), 0);
-        r.num_prompt_logprobs = 1;
-        assert_eq!(r.max_prefix_hit(), 2);
-    }
-
-    #[test]
-    fn ends_at_either_length() {
-        let params = SamplingParams {
-            max_tokens: 2,
-            ..SamplingParams::default()
-        };
-        let mut r = request(params.clone());
-        assert_eq!(r.max_num_cached_tokens(100), 3);
-        assert_eq!(r.append_token(7, 100), None);
-        assert_eq!(r.append_token(7, 100), Some(FinishReason::Length));
-        let mut r = request(params);
-        assert_eq!(r.max_num_cached_tokens(3), 2);
-        assert_eq!(r.append_token(7, 3), Some(FinishReason::Length));
-    }
-}
+#[path = "request_tests.rs"]
+mod tests;

@@ -5,14 +5,16 @@ use super::beginning::Beginning;
 use super::block_pool::BlockId;
 use super::config::{ConfigError, SchedulerConfig};
 use super::error::RequestError;
+use super::handed_out::HandedOut;
 use super::kv_cache_manager::KvCacheManager;
 use super::kv_group::KvGroupSpec;
 use super::metrics::{CacheMetrics, KvUsage};
-use super::output::{ScheduledSequence, SchedulerOutput};
+use super::output::SchedulerOutput;
 use super::request::{Request, RequestStatus};
 use super::swap::{PreemptionCost, SwapSpace};
 use crate::types::RequestId;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 /// The scheduler.
 ///
@@ -63,9 +65,11 @@ pub struct Scheduler {
     pub(super) requests: BTreeMap<RequestId, Request>,
     pub(super) running: Vec<RequestId>,
     pub(super) waiting: VecDeque<RequestId>,
-    /// What the runner has not heard of yet, as no step was computed since.
-    pub(super) finished_ids: Vec<RequestId>,
-    pub(super) preempted_ids: Vec<RequestId>,
+    /// What the runner is to hear of.
+    pub(super) finished_ids: HandedOut<RequestId>,
+    pub(super) preempted_ids: HandedOut<RequestId>,
+    /// Numbers of the steps in flight.
+    pub(super) in_flight: Range<u64>,
     pub(super) metrics: CacheMetrics,
 }
 
@@ -88,8 +92,9 @@ impl Scheduler {
             requests: BTreeMap::new(),
             running: Vec::new(),
             waiting: VecDeque::new(),
-            finished_ids: Vec::new(),
-            preempted_ids: Vec::new(),
+            finished_ids: HandedOut::default(),
+            preempted_ids: HandedOut::default(),
+            in_flight: 0..0,
             metrics: CacheMetrics::default(),
         })
     }
@@ -211,8 +216,16 @@ impl Scheduler {
         self.remove(id)
     }
 
-    /// Decides the next step. What it schedules counts as computed only with
-    /// [`update_from_output`](Self::update_from_output); a step that failed is scheduled again.
+    /// Steps whose output did not come yet.
+    pub fn num_steps_in_flight(&self) -> usize {
+        (self.in_flight.end - self.in_flight.start) as usize
+    }
+
+    /// Decides the next step; one without sequences is none, and nothing comes of it. Steps may be
+    /// scheduled before the output of those before them came: they must be computed in this order,
+    /// and their outputs taken in, in this order, by
+    /// [`update_from_output`](Self::update_from_output). Where one fails,
+    /// [`retract`](Self::retract) takes all of them back.
     pub fn schedule(&mut self) -> SchedulerOutput {
         let mut token_budget = self.config.max_num_batched_tokens;
         let mut scheduled = Vec::new();
@@ -231,11 +244,21 @@ impl Scheduler {
                 }
             }
             let request = &self.requests[&id];
-            let start = request.num_computed_tokens;
-            let mut end = start + self.num_new_tokens(request, token_budget);
+            let num_new = self.num_new_tokens(request, token_budget);
+            if num_new == 0 {
+                // Steps in flight compute it all, or know what the next one must be told.
+                index += 1;
+                continue;
+            }
+            let start = request.num_tokens_with_slots();
+            let mut end = start + num_new;
             let mut fits = self.kv.allocate_slots(id, start..end);
             while !fits {
                 blocks_ran_out = true;
+                if self.running.len() == 1 && self.num_steps_in_flight() > 0 {
+                    // It alone holds blocks, and some of them only until those steps are done.
+                    break;
+                }
                 if self.running.len() == 1 {
                     // What is let in fits token by token, but perhaps not a chunk and its window.
                     end = end.min(self.kv.max_num_tokens(id, start));
@@ -257,6 +280,8 @@ impl Scheduler {
             if fits {
                 scheduled.push(self.share(id, end - start));
                 token_budget -= end - start;
+            }
+            if self.running.get(index) == Some(&id) {
                 index += 1;
             }
         }
@@ -266,6 +291,8 @@ impl Scheduler {
             && token_budget > 0
             && self.running.len() < self.config.max_num_seqs
             && let Some(&id) = self.waiting.front()
+            // Until the steps are done that it was part of when it gave way, its tokens are not known.
+            && self.requests[&id].num_steps_in_flight == 0
         {
             let swapped = self.swap.num_tokens(id);
             let mut found = match self.beginning(id) {
@@ -314,52 +341,29 @@ impl Scheduler {
             token_budget -= end - start;
         }
 
-        let (swap_outs, swap_ins) = self.swap.transfers();
+        if scheduled.is_empty() {
+            return SchedulerOutput::default();
+        }
+        let number = self.in_flight.end;
+        self.in_flight.end += 1;
+        let transfers = self.swap.hand_out(number);
         SchedulerOutput {
+            number,
             scheduled,
-            swap_outs,
-            swap_ins,
-            block_copies: self.kv.copies().to_vec(),
-            finished_ids: self.finished_ids.clone(),
-            preempted_ids: self.preempted_ids.clone(),
+            swap_outs: transfers.outs,
+            swap_ins: transfers.ins,
+            swap_drops: transfers.drops,
+            block_copies: self.kv.hand_out_copies(number),
+            finished_ids: self.finished_ids.hand_out(number),
+            preempted_ids: self.preempted_ids.hand_out(number),
         }
     }
 
-    fn num_new_tokens(&self, request: &Request, token_budget: usize) -> usize {
-        (request.num_tokens_with_spec() - request.num_computed_tokens)
-            .min(self.config.max_prefill_chunk.unwrap_or(usize::MAX))
-            .min(token_budget)
-    }
-
-    fn share(&mut self, id: RequestId, num_new: usize) -> ScheduledSequence {
-        let request = self
-            .requests
-            .get_mut(&id)
-            .expect("scheduled requests exist");
-        request.num_scheduled_tokens = num_new;
-        let params = request.params();
-        let (start, end) = (
-            request.num_computed_tokens,
-            request.num_computed_tokens + num_new,
-        );
-        let samples = end == request.num_tokens() && request.generates();
-        let prompt = &request.token_ids()[..request.num_prompt_tokens()];
-        let targets = prompt.get(start + 1..(end + 1).min(prompt.len()));
-        ScheduledSequence {
-            request_id: id,
-            token_ids: request.token_ids()[start..end].to_vec(),
-            num_computed_tokens: start,
-            block_tables: self.kv.block_tables(id).to_vec(),
-            samples,
-            sampling: request.sampling_inputs(samples),
-            prompt_logprob_targets: match targets {
-                Some(ids) if params.prompt_logprobs => ids.to_vec(),
-                _ => Vec::new(),
-            },
-            pooling: request.pool_share(start, end),
-        }
-    }
-
+    /// Its blocks are free at once, although steps in flight may still write into them, of a request
+    /// that ends at a stop id always one beyond its end. What writes for their next holder, and what
+    /// moves pages for it, is queued behind those steps, so all that it reads of its blocks it wrote
+    /// itself. Nobody finds them by name: only what is confirmed has one, and those steps write
+    /// behind that.
     pub(super) fn remove(&mut self, id: RequestId) -> Option<Request> {
         let mut request = self.requests.remove(&id)?;
         let swapped = self.swap.forget(id);

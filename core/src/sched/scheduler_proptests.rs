@@ -4,7 +4,7 @@ use super::fake_model::{EOS, FakeModel, VOCAB, config, request, scheduler, step,
 use super::*;
 use crate::types::{PoolingType, RequestId, SamplingParams, TokenId};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -18,28 +18,33 @@ enum Op {
         pooling: Option<PoolingType>,
         /// Requests with this prompt.
         n: u64,
+        /// Whether a draw depends on which tokens were drawn before.
+        penalized: bool,
     },
+    /// Launches steps while there is room in flight, and finishes the oldest.
     Step,
-    /// Fails before anything happens, or after all of it did.
+    /// Launches one more.
+    Launch,
+    /// Fails with all that are in flight: the last one before anything happens, or after all of it
+    /// did.
     FailedStep(bool),
     LostDevice,
     Abort(prop::sample::Index),
-    AbortMidStep(prop::sample::Index),
 }
 
 fn op() -> impl Strategy<Value = Op> {
     let index = any::<prop::sample::Index>;
     prop_oneof![
-        3 => (0usize..130, 0usize..40, 0usize..130, any::<bool>(), pooling(), 1u64..4).prop_map(
-            |(prompt, max_tokens, fork, salted, pooling, n)| {
-                Op::Add { prompt, max_tokens, fork, salted, pooling, n }
+        3 => (0usize..130, 0usize..40, 0usize..130, any::<bool>(), pooling(), 1u64..4, any::<bool>()).prop_map(
+            |(prompt, max_tokens, fork, salted, pooling, n, penalized)| {
+                Op::Add { prompt, max_tokens, fork, salted, pooling, n, penalized }
             }
         ),
         8 => Just(Op::Step),
+        2 => Just(Op::Launch),
         1 => any::<bool>().prop_map(Op::FailedStep),
         1 => Just(Op::LostDevice),
-        1 => index().prop_map(Op::Abort),
-        1 => index().prop_map(Op::AbortMidStep),
+        2 => index().prop_map(Op::Abort),
     ]
 }
 
@@ -57,6 +62,16 @@ struct Outcome {
     tokens: Vec<TokenId>,
     prompt_logprobs: Vec<f32>,
     finished: bool,
+}
+
+/// Schedules a step and computes it; its output is for later.
+fn launch(
+    s: &mut Scheduler,
+    model: &mut FakeModel,
+) -> Option<(SchedulerOutput, ModelRunnerOutput)> {
+    let step = s.schedule();
+    let result = (!step.is_empty()).then(|| model.run(&step, s))?;
+    Some((step, result))
 }
 
 /// What one request gets when it has the engine to itself, with room for everything.
@@ -120,10 +135,11 @@ proptest! {
         enable_prefix_caching in any::<bool>(),
         preemption_mode in prop::sample::select(MODES.to_vec()),
         swap_space_bytes in 0u64..200,
+        run_ahead in 0usize..4,
     ) {
         let config = SchedulerConfig {
             max_num_seqs, max_num_batched_tokens, max_prefill_chunk, enable_prefix_caching,
-            preemption_mode, swap_space_bytes,
+            preemption_mode, swap_space_bytes, run_ahead,
             ..config(block_size, num_blocks)
         };
         let mut s = windowed(config, windows);
@@ -135,6 +151,7 @@ proptest! {
         let mut live: BTreeMap<RequestId, (Request, Outcome)> = BTreeMap::new();
         let mut over = Vec::new();
         let mut next_id = 0;
+        let mut in_flight = VecDeque::new();
         let settle = |updates: Vec<RequestUpdate>, live: &mut BTreeMap<_, (Request, Outcome)>, over: &mut Vec<_>| {
             for u in updates {
                 let id = u.request_id;
@@ -147,7 +164,7 @@ proptest! {
         };
         for op in ops {
             match op {
-                Op::Add { prompt, max_tokens, fork, salted, pooling, n } => for seed in 0..n {
+                Op::Add { prompt, max_tokens, fork, salted, pooling, n, penalized } => for seed in 0..n {
                     let first = next_id - seed;
                     let r = request(next_id, prompt, max_tokens);
                     let mut ids = r.token_ids().to_vec();
@@ -155,6 +172,7 @@ proptest! {
                     let params = SamplingParams {
                         cache_salt: salted.then(|| "salt".to_owned()),
                         seed,
+                        presence_penalty: f32::from(u8::from(penalized)),
                         ..r.params().clone()
                     };
                     let max_tokens = if pooling.is_some() { 0 } else { max_tokens };
@@ -174,16 +192,34 @@ proptest! {
                     }
                     next_id += 1;
                 }
-                Op::Step => settle(step(&mut s, &mut model), &mut live, &mut over),
+                Op::Step => {
+                    while in_flight.len() <= run_ahead {
+                        match launch(&mut s, &mut model) {
+                            Some(step) => in_flight.push_back(step),
+                            None => break,
+                        }
+                        s.check_integrity().map_err(TestCaseError::fail)?;
+                    }
+                    if let Some((step, result)) = in_flight.pop_front() {
+                        settle(s.update_from_output(&step, result, VOCAB as usize), &mut live, &mut over);
+                    }
+                }
+                Op::Launch if in_flight.len() <= run_ahead => {
+                    in_flight.extend(launch(&mut s, &mut model));
+                }
+                Op::Launch => {}
                 Op::LostDevice => {
+                    in_flight.clear();
                     s.forget_device();
                     model = FakeModel::default();
                 }
                 Op::FailedStep(computed) => {
                     let out = s.schedule();
-                    if computed {
-                        model.run_and_fail(&out, &s);
+                    if computed && !out.is_empty() {
+                        model.run(&out, &s);
                     }
+                    in_flight.clear();
+                    s.retract();
                 }
                 Op::Abort(index) if !live.is_empty() => {
                     let id = *live.keys().nth(index.index(live.len())).unwrap();
@@ -191,15 +227,7 @@ proptest! {
                     prop_assert!(s.abort(id).is_some());
                     prop_assert!(s.abort(id).is_none());
                 }
-                Op::AbortMidStep(index) if !live.is_empty() => {
-                    let id = *live.keys().nth(index.index(live.len())).unwrap();
-                    let out = s.schedule();
-                    let result = model.run(&out, &s);
-                    live.remove(&id);
-                    prop_assert!(s.abort(id).is_some());
-                    settle(s.update_from_output(&out, result, VOCAB as usize), &mut live, &mut over);
-                }
-                Op::Abort(_) | Op::AbortMidStep(_) => {}
+                Op::Abort(_) => {}
             }
             s.check_integrity().map_err(TestCaseError::fail)?;
             let usage = s.kv_usage();
@@ -210,7 +238,16 @@ proptest! {
         // even if every other one is thrown out and starts again.
         for _ in 0..400 * (1 + live.len()) {
             if s.num_unfinished_requests() == 0 { break; }
-            settle(step(&mut s, &mut model), &mut live, &mut over);
+            while in_flight.len() <= run_ahead && let Some(step) = launch(&mut s, &mut model) {
+                in_flight.push_back(step);
+            }
+            let (step, result) = in_flight.pop_front().expect("somebody can go on");
+            settle(s.update_from_output(&step, result, VOCAB as usize), &mut live, &mut over);
+            s.check_integrity().map_err(TestCaseError::fail)?;
+        }
+        // Of requests that ended before it was known.
+        for (step, result) in in_flight {
+            prop_assert_eq!(s.update_from_output(&step, result, VOCAB as usize), []);
         }
         prop_assert_eq!(live.len(), 0);
         prop_assert_eq!(s.num_unfinished_requests(), 0);

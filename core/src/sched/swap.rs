@@ -3,6 +3,7 @@
 
 use super::block_pool::BlockId;
 use super::config::{PreemptionMode, SchedulerConfig};
+use super::handed_out::HandedOut;
 use super::request::Request;
 use crate::types::RequestId;
 use std::collections::BTreeMap;
@@ -22,9 +23,11 @@ pub struct MovedBlock {
 /// Pages of one request that move in a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockTransfer {
+    /// Counts the transfers to the host; on the way back that of the way there.
+    pub number: u64,
     /// Whose.
     pub request_id: RequestId,
-    /// Which; none where the host's copies are just to be dropped.
+    /// Which. On the way back perhaps fewer, or none: others were found on the device.
     pub blocks: Vec<MovedBlock>,
 }
 
@@ -58,10 +61,12 @@ impl PreemptionCost for LinearPreemptionCost {
 /// Pages of one request in host memory.
 #[derive(Clone, Copy, Debug)]
 struct Held {
+    /// Of its transfer.
+    number: u64,
     /// Tokens computed when it was preempted.
     num_tokens: usize,
     bytes: u64,
-    /// It is on its way back; the host keeps its pages until a step with them is done.
+    /// It is on its way back; the host keeps its pages until the output of a step with them came.
     returning: bool,
 }
 
@@ -74,9 +79,19 @@ pub(super) struct SwapSpace {
     block_bytes: Vec<u64>,
     cost: Option<Box<dyn PreemptionCost>>,
     held: BTreeMap<RequestId, Held>,
-    /// Not yet done by a step.
-    outs: Vec<BlockTransfer>,
-    ins: Vec<BlockTransfer>,
+    outs: HandedOut<BlockTransfer>,
+    ins: HandedOut<BlockTransfer>,
+    /// Transfers whose pages the host need not keep.
+    drops: HandedOut<u64>,
+    next_number: u64,
+}
+
+/// What a step moves.
+#[derive(Debug, Default)]
+pub(super) struct Transfers {
+    pub(super) outs: Vec<BlockTransfer>,
+    pub(super) ins: Vec<BlockTransfer>,
+    pub(super) drops: Vec<u64>,
 }
 
 impl SwapSpace {
@@ -87,8 +102,10 @@ impl SwapSpace {
             block_bytes: Vec::new(),
             cost: None,
             held: BTreeMap::new(),
-            outs: Vec::new(),
-            ins: Vec::new(),
+            outs: HandedOut::default(),
+            ins: HandedOut::default(),
+            drops: HandedOut::default(),
+            next_number: 0,
         }
     }
 
@@ -102,10 +119,13 @@ impl SwapSpace {
 
     /// Decides about a request that gives up these blocks, and notes its transfer where it goes to
     /// the host; `None` are blocks whose content is not there yet. Gives back whether it does.
+    ///
+    /// What steps in flight compute of it is computed again when it is back, so that nothing is wrong
+    /// with its pages in host memory where one of those steps fails.
     pub(super) fn swap_out(&mut self, request: &Request, blocks: Option<Vec<MovedBlock>>) -> bool {
         let request_id = request.id();
         if let Some(held) = self.held.get_mut(&request_id) {
-            // Its return was never computed, so the host has it all.
+            // The output of its return never came, so the host has it all, whatever the device did.
             held.returning = false;
             self.ins
                 .retain(|transfer| transfer.request_id != request_id);
@@ -127,13 +147,20 @@ impl SwapSpace {
         if !cheaper || bytes > self.max_bytes.saturating_sub(self.bytes()) {
             return false;
         }
+        let number = self.next_number;
+        self.next_number += 1;
         let held = Held {
+            number,
             num_tokens,
             bytes,
             returning: false,
         };
         self.held.insert(request_id, held);
-        self.outs.push(BlockTransfer { request_id, blocks });
+        self.outs.push(BlockTransfer {
+            number,
+            request_id,
+            blocks,
+        });
         true
     }
 
@@ -147,40 +174,55 @@ impl SwapSpace {
     pub(super) fn swap_in(&mut self, request_id: RequestId, blocks: Vec<MovedBlock>) {
         if let Some(held) = self.held.get_mut(&request_id) {
             held.returning = true;
-            self.ins.push(BlockTransfer { request_id, blocks });
+            self.ins.push(BlockTransfer {
+                number: held.number,
+                request_id,
+                blocks,
+            });
         }
     }
 
-    /// Transfers to the host and from it that the next step is to make.
-    pub(super) fn transfers(&self) -> (Vec<BlockTransfer>, Vec<BlockTransfer>) {
-        (self.outs.clone(), self.ins.clone())
+    /// What `step` is to move.
+    pub(super) fn hand_out(&mut self, step: u64) -> Transfers {
+        Transfers {
+            outs: self.outs.hand_out(step),
+            ins: self.ins.hand_out(step),
+            drops: self.drops.hand_out(step),
+        }
     }
 
-    /// These transfers were made.
-    pub(super) fn moved(&mut self, outs: &[BlockTransfer], ins: &[BlockTransfer]) {
-        self.outs.retain(|transfer| !outs.contains(transfer));
-        let held = &mut self.held;
-        self.ins.retain(|transfer| {
-            let made = ins.contains(transfer);
-            if made {
-                held.remove(&transfer.request_id);
-            }
-            !made
-        });
+    /// The transfers of `step` were made.
+    pub(super) fn confirm(&mut self, step: u64) {
+        self.outs.confirm(step);
+        self.drops.confirm(step);
+        for transfer in self.ins.confirm(step) {
+            self.held.remove(&transfer.request_id);
+            self.drops.push(transfer.number);
+        }
+    }
+
+    /// Steps in flight were taken back.
+    pub(super) fn take_back(&mut self) {
+        self.outs.take_back();
+        self.ins.take_back();
+        self.drops.take_back();
     }
 
     /// A request is over. Gives back whether the host has anything of it.
     pub(super) fn forget(&mut self, id: RequestId) -> bool {
         self.outs.retain(|transfer| transfer.request_id != id);
         self.ins.retain(|transfer| transfer.request_id != id);
-        self.held.remove(&id).is_some()
+        let held = self.held.remove(&id);
+        held.inspect(|held| self.drops.push(held.number)).is_some()
     }
 
     /// The host has nothing any more.
     pub(super) fn forget_all(&mut self) {
-        self.held.clear();
-        self.outs.clear();
-        self.ins.clear();
+        let held = std::mem::take(&mut self.held);
+        for id in held.into_keys().collect::<Vec<_>>() {
+            self.forget(id);
+        }
+        self.drops = HandedOut::default();
     }
 
     /// Bytes in host memory, those on their way included.
@@ -200,7 +242,7 @@ impl SwapSpace {
                 return Err(format!("{id} is in host memory, but {held:?}"));
             }
         }
-        let transfers = self.outs.iter().chain(&self.ins);
+        let transfers = self.outs.iter().chain(self.ins.iter());
         match transfers
             .clone()
             .find(|t| !self.held.contains_key(&t.request_id))
@@ -251,23 +293,29 @@ mod tests {
         assert!(!space.swap_out(&b, None), "what is not there");
         assert!(!space.swap_out(&b, blocks(0)));
         assert!(space.swap_out(&b, blocks(3)));
-        let (outs, _) = space.transfers();
-        assert_eq!(outs.len(), 2);
-        space.moved(&outs, &[]);
+        assert_eq!(space.hand_out(0).outs.len(), 2);
+        assert_eq!(space.hand_out(1).outs.len(), 0);
+        space.confirm(0);
         assert_eq!(space.num_tokens(a.id()), Some(50));
         space.swap_in(a.id(), Vec::new());
         space.check_integrity(|id| id == a.id()).unwrap();
         assert_eq!((space.num_tokens(a.id()), space.bytes()), (None, 70));
-        // The step that was to bring it back failed, and it gives way again: nothing moves.
+        assert_eq!(space.hand_out(2).ins.len(), 1);
+        // The output of the step that is to bring it back does not come before it gives way again:
+        // the host keeps what it has.
         assert!(space.swap_out(&a, blocks(4)));
         space.check_integrity(|_| false).unwrap();
-        assert_eq!(space.transfers(), (Vec::new(), Vec::new()));
+        space.confirm(2);
         assert_eq!(space.num_tokens(a.id()), Some(50));
         space.swap_in(a.id(), Vec::new());
-        let (_, ins) = space.transfers();
-        space.moved(&[], &ins);
+        assert_eq!(space.hand_out(3).ins.len(), 1);
+        space.take_back();
+        let Transfers { outs, ins, drops } = space.hand_out(3);
+        assert_eq!((outs.len(), ins[0].number, drops.len()), (0, 0, 0));
+        space.confirm(3);
         assert_eq!(space.bytes(), 30);
         assert!(space.forget(b.id()) && !space.forget(a.id()));
+        assert_eq!(space.hand_out(4).drops, [0, 1]);
         space.check_integrity(|_| false).unwrap();
     }
 

@@ -3,7 +3,7 @@
 
 use super::error::RequestError;
 use super::output::{ModelRunnerOutput, ScheduledSequence, SchedulerOutput, SequenceOutput};
-use super::request::Request;
+use super::request::{Request, RequestStatus};
 use super::scheduler::Scheduler;
 use crate::types::{FinishReason, RequestId, TokenId, TokenLogprobs};
 
@@ -31,19 +31,22 @@ impl Scheduler {
     /// their blocks. Requests aborted since the step was scheduled are passed over.
     ///
     /// `vocab_size` bounds the ids a model may draw.
+    ///
+    /// # Panics
+    /// Where the step is not the oldest in flight.
     pub fn update_from_output(
         &mut self,
         step: &SchedulerOutput,
         output: ModelRunnerOutput,
         vocab_size: usize,
     ) -> Vec<RequestUpdate> {
-        self.finished_ids
-            .retain(|id| !step.finished_ids.contains(id));
-        self.preempted_ids
-            .retain(|id| !step.preempted_ids.contains(id));
+        let oldest = self.in_flight.next();
+        assert_eq!(oldest, Some(step.number), "outputs come in order");
+        self.finished_ids.confirm(step.number);
+        self.preempted_ids.confirm(step.number);
         self.metrics.num_copied_blocks += step.block_copies.len() as u64;
-        self.kv.copied(&step.block_copies);
-        self.swap.moved(&step.swap_outs, &step.swap_ins);
+        self.kv.confirm_copies(step.number);
+        self.swap.confirm(step.number);
         let mut outputs = output.sequences.into_iter();
         let mut updates = Vec::with_capacity(step.scheduled.len());
         for share in &step.scheduled {
@@ -51,6 +54,8 @@ impl Scheduler {
             let Some(request) = self.requests.get_mut(&share.request_id) else {
                 continue;
             };
+            request.num_steps_in_flight -= 1;
+            request.num_output_placeholders -= usize::from(share.samples);
             let max_model_len = self.config.max_model_len;
             let update = advance(request, share, output, vocab_size, max_model_len);
             match update.finished {
@@ -113,8 +118,11 @@ fn advance(
         update.finished = Some(Err(RequestError::InvalidHiddenState { request_id }));
         return update;
     }
-    request.num_computed_tokens = position;
-    request.num_scheduled_tokens = 0;
+    // Where it gave up its blocks since, it holds nothing of what was computed; the token is its own.
+    if request.status == RequestStatus::Running {
+        request.num_computed_tokens = position;
+        request.num_scheduled_tokens -= share.num_scheduled_tokens();
+    }
     // Row i of the share reports on prompt token `start + 1 + i`, entry `start + i` of the list.
     let reported = request
         .num_prompt_logprobs

@@ -102,13 +102,27 @@ impl SamplingParams {
             || !self.bad_words.is_empty()
             || num_output < self.min_tokens
     }
+
+    /// Whether the draw that follows `num_output` output tokens depends on which they are, beyond the
+    /// logits: the host must then know all of them before that draw is launched.
+    pub fn draws_from_history(&self, _num_output: usize) -> bool {
+        self.repetition_penalty != 1.0
+            || self.presence_penalty != 0.0
+            || self.frequency_penalty != 0.0
+            || self.bad_words.iter().any(|word| word.len() > 1)
+            || self.structured_output.is_some()
+    }
 }
 
 /// What a sampler must know of a request in a step.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SamplingInputs {
     /// How to draw.
     pub params: Arc<SamplingParams>,
+    /// Token ids that end the request.
+    pub stop_ids: Arc<[TokenId]>,
+    /// Tokens that it may still draw, in this step and later ones.
+    pub num_remaining_tokens: usize,
     /// What bans and penalties depend on, where there are any and a token is drawn.
     pub history: Option<SamplingHistory>,
     /// The tokens that may be drawn, where the answer has a form.

@@ -4,6 +4,7 @@
 #![allow(missing_docs, reason = "a test binary has no public surface")]
 
 mod loss;
+mod run_ahead;
 mod sharing;
 
 use twoclock_core::clock::ManualClock;

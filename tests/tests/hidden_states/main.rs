@@ -32,6 +32,8 @@ fn limits(chunk: usize) -> SchedulerConfig {
         num_blocks: 33,
         max_prefill_chunk: Some(chunk),
         enable_prefix_caching: false,
+        // A tap is read before another step is launched.
+        run_ahead: 0,
         ..SchedulerConfig::default()
     }
 }

@@ -12,10 +12,10 @@ use crate::sched::{
     ModelRunnerOutput, ScheduledSequence, SchedulerConfig, SchedulerOutput, SequenceOutput,
 };
 use crate::text::Tokenizer;
-use crate::types::{FinishReason, SamplingParams, TokenId};
+use crate::types::{FinishReason, RequestId, SamplingParams, TokenId};
 use pollster::block_on;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -43,6 +43,8 @@ pub(super) type SharedFate = Rc<RefCell<Fate>>;
 /// Draws a token from a hash of the whole context as it lies in the pages of the block table.
 pub(super) struct Paged {
     pages: Vec<Vec<TokenId>>,
+    /// What each request drew last.
+    drawn: BTreeMap<RequestId, TokenId>,
     lost: bool,
     fate: SharedFate,
 }
@@ -52,6 +54,7 @@ impl Paged {
         let config = config();
         Self {
             pages: vec![vec![TokenId::MAX; config.block_size]; config.num_blocks],
+            drawn: BTreeMap::new(),
             lost: false,
             fate: Rc::clone(fate),
         }
@@ -62,15 +65,21 @@ impl Paged {
         let size = config().block_size;
         for (i, &id) in share.token_ids.iter().enumerate() {
             let p = share.num_computed_tokens + i;
+            let id = match share.awaits_token() {
+                true => self.drawn[&share.request_id],
+                false => id,
+            };
             self.pages[table[p / size] as usize][p % size] = id;
         }
         let id = |p: usize| self.pages[table[p / size] as usize][p % size];
         let hash = (0..share.end_position()).fold(share.sampling.params.seed, |h, p| {
             (h ^ u64::from(id(p))).wrapping_mul(0x0100_0000_01b3) >> 3
         });
+        let id = (hash % VOCAB as u64) as TokenId;
+        self.drawn.insert(share.request_id, id);
         SequenceOutput {
             request_id: share.request_id,
-            token_id: share.samples.then_some((hash % VOCAB as u64) as TokenId),
+            token_id: share.samples.then_some(id),
             logprobs: None,
             prompt_logprobs: Vec::new(),
             pooled: None,
