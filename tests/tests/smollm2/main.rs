@@ -5,6 +5,8 @@
 
 #![allow(missing_docs, reason = "a test binary has no public surface")]
 
+mod loss;
+
 use serde_json::Value;
 use std::time::Instant;
 use twoclock_core::chat::{ChatSession, Message};
