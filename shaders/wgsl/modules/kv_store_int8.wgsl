@@ -1,6 +1,6 @@
 // Writes pages of int8: one invocation a scale and its codes. Two scales that share a word may be of
 // two tokens, hence atomics. Written down in kernels/kv.rs.
-// A kernel that uses this module has `qkv`, `kcache`, `vcache` and D4.
+// A kernel that uses this module has `qkv`, `kcache`, `vcache`, `p.stride4` and D4.
 alias KvWord = atomic<u32>;
 
 // Vectors of four dims an invocation stores.
@@ -32,7 +32,9 @@ fn codes4(v: vec4<f32>, inverse: f32) -> u32 {
 
 // Those from vector `at` of a row on, from the key at `k` and the value at `v`.
 fn kv_store(row: KvRow, at: u32, k: u32, v: u32) {
-  let n = min(D4 - at, STORE4);
+  // Eight, or what is left, out of the compiler's sight (no stride is that long): loops that no driver
+  // shall unroll.
+  let n = min(D4 - at, STORE4 + (p.stride4 >> 30u));
   let k_scale = scale_bits(k, n);
   let v_scale = scale_bits(v, n);
   let k_inverse = inverse(k_scale);
