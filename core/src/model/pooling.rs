@@ -5,6 +5,7 @@ use super::decoder::{Body, Decoder};
 use super::{TapBuffers, Workspace};
 use crate::config::ModelConfig;
 use crate::error::Result;
+use crate::sched::SchedulerConfig;
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::executor::Executor;
 use twoclock_shaders::kernels::act::ActLayout;
@@ -14,15 +15,14 @@ use twoclock_shaders::program::{CountId, Program, Slice};
 /// Of a program that pools, beside [`TOKENS`](super::TOKENS): shares that are pooled.
 const POOLS: CountId = CountId(1);
 
-/// Sums of one sequence that are kept: as many steps may be in flight, and be computed again, and one
-/// before them.
-const KEPT_SUMS: u32 = 5;
-
 /// Buffers of pooling.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolBuffers {
     /// Most sequences of a step, and of those whose sums go on.
     pub sequences: u32,
+    /// Sums of one sequence that are kept: as many steps may be in flight, and be computed again, and one
+    /// before them.
+    pub kept: u32,
     /// The step's shares, u32 `[sequences][POOL_WORDS]`.
     pub pools: Slice,
     /// f32 `[rows][hidden]`: sums that end in a step, one for each of `sequences`; then, for each of
@@ -31,12 +31,16 @@ pub struct PoolBuffers {
 }
 
 /// Name and bytes of every buffer, in the order of [`PoolBuffers::create`].
-pub fn buffers(config: &ModelConfig, sequences: usize) -> [(&'static str, u64); 2] {
-    let (sequences, row) = (sequences as u64, 4 * config.hidden_size as u64);
+pub fn buffers(config: &ModelConfig, sched: &SchedulerConfig) -> [(&'static str, u64); 2] {
+    let (sequences, row) = (sched.max_num_seqs as u64, 4 * config.hidden_size as u64);
     [
         ("pools", 4 * POOL_WORDS as u64 * sequences),
-        ("pooled sums", u64::from(1 + KEPT_SUMS) * sequences * row),
+        ("pooled sums", u64::from(1 + kept(sched)) * sequences * row),
     ]
+}
+
+fn kept(sched: &SchedulerConfig) -> u32 {
+    2 + sched.run_ahead as u32
 }
 
 impl PoolBuffers {
@@ -47,14 +51,15 @@ impl PoolBuffers {
     pub fn create(
         executor: &mut impl Executor,
         config: &ModelConfig,
-        sequences: usize,
+        sched: &SchedulerConfig,
     ) -> Result<Self> {
-        let [pools, sums] = buffers(config, sequences);
+        let [pools, sums] = buffers(config, sched);
         let mut create = |(label, bytes)| -> Result<Slice> {
             Ok(Slice::whole(executor.create_buffer(label, bytes)?, bytes))
         };
         Ok(Self {
-            sequences: sequences as u32,
+            sequences: sched.max_num_seqs as u32,
+            kept: kept(sched),
             pools: create(pools)?,
             sums: create(sums)?,
         })
@@ -62,8 +67,8 @@ impl PoolBuffers {
 
     /// Rows of the sums of one sequence that goes on, sequence `place` of them.
     pub fn kept_rows(&self, place: u32) -> std::ops::Range<u32> {
-        let first = self.sequences + place * KEPT_SUMS;
-        first..first + KEPT_SUMS
+        let first = self.sequences + place * self.kept;
+        first..first + self.kept
     }
 }
 

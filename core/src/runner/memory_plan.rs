@@ -79,7 +79,7 @@ impl MemoryPlan {
         let table = rope::table_bytes(config, sched.max_model_len);
         bindable(caps, "the rotary table", table)?;
         let mut workspace = table * (1 + u64::from(config.rope_local.is_some()));
-        let pooling = pooling::buffers(config, sched.max_num_seqs);
+        let pooling = pooling::buffers(config, sched);
         for (label, bytes) in workspace::buffers(config, &sizes)
             .into_iter()
             .chain(pooling)

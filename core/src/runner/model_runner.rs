@@ -106,7 +106,7 @@ impl<E: Executor> ModelRunner<E> {
         let workspace = Workspace::create(&mut executor, &model.config, sizes)?;
         let pages = Pages::create(&mut executor, &model.config, plan.kv_dtype, sched)?;
         let recorder = Recorder::new(&mut executor, &model.config, &options.taps, sizes.tokens)?;
-        let pool = PoolBuffers::create(&mut executor, &model.config, sched.max_num_seqs)?;
+        let pool = PoolBuffers::create(&mut executor, &model.config, sched)?;
         Ok(Self {
             executor,
             model,

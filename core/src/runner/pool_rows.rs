@@ -121,6 +121,7 @@ mod tests {
         let slice = Slice::whole(BufferId(0), 0);
         PoolBuffers {
             sequences: 3,
+            kept: 5,
             pools: slice,
             sums: slice,
         }

@@ -101,7 +101,7 @@ fn embeddings_are_pooled_hidden_states() {
 #[test]
 fn the_same_bits_however_served() {
     let prompts = [prompt(70), prompt(9), prompt(33), prompt(1)];
-    fn check<E: Executor>(executor: &mut E, prompts: &[Vec<u32>], chunks: &[usize]) {
+    fn check<E: Executor>(executor: &mut E, prompts: &[Vec<u32>], chunks: &[(usize, usize)]) {
         for pooling in BOTH {
             let alone: Vec<_> = prompts
                 .iter()
@@ -112,15 +112,23 @@ fn the_same_bits_however_served() {
                 .collect();
             let alone = bits(&alone);
             assert_ne!(alone[0], alone[1]);
-            for &chunk in chunks {
+            for &(chunk, run_ahead) in chunks {
                 let beside = [(20, 30), (5, 12)];
-                let (served, _) = serve(&mut *executor, limits(chunk), prompts, pooling, &beside);
-                assert!(bits(&served) == alone, "{pooling:?} in chunks of {chunk}");
+                let config = SchedulerConfig {
+                    run_ahead,
+                    ..limits(chunk)
+                };
+                let (served, _) = serve(&mut *executor, config, prompts, pooling, &beside);
+                assert!(bits(&served) == alone, "{pooling:?}, {chunk}, {run_ahead}");
             }
         }
     }
-    check(&mut CpuExecutor::default(), &prompts, &[1, 7, 64]);
-    check(&mut *gpu(), &prompts[1..3], &[7]);
+    check(
+        &mut CpuExecutor::default(),
+        &prompts,
+        &[(1, 3), (7, 0), (64, 1)],
+    );
+    check(&mut *gpu(), &prompts[1..3], &[(7, 1)]);
 }
 
 #[test]
@@ -128,20 +136,26 @@ fn preemption_begins_a_sum_anew() {
     // The generating request's third and fourth block leave the other three of the four it needs.
     let prompts = [prompt(62)];
     for pooling in BOTH {
-        let run = |num_blocks, preemption_mode, chunk| {
+        let run = |num_blocks, preemption_mode, chunk, run_ahead| {
             let config = SchedulerConfig {
                 num_blocks,
                 preemption_mode,
+                run_ahead,
                 ..limits(chunk)
             };
             let executor = CpuExecutor::default();
             let (served, preemptions) = serve(executor, config, &prompts, pooling, &[(30, 24)]);
             (bits(&served), preemptions)
         };
-        let (plain, none) = run(33, PreemptionMode::Recompute, 64);
+        let (plain, none) = run(33, PreemptionMode::Recompute, 64, 0);
         assert_eq!(none, 0);
-        for mode in [PreemptionMode::Recompute, PreemptionMode::Swap] {
-            let (served, preemptions) = run(7, mode, 3);
+        for (mode, run_ahead) in [
+            (PreemptionMode::Recompute, 0),
+            (PreemptionMode::Swap, 0),
+            (PreemptionMode::Recompute, 2),
+            (PreemptionMode::Swap, 2),
+        ] {
+            let (served, preemptions) = run(7, mode, 3, run_ahead);
             assert!(preemptions > 0, "{mode:?}");
             assert!(served == plain, "{pooling:?}, {mode:?}");
         }
@@ -172,10 +186,14 @@ fn only_what_needs_no_other_token_takes_a_cached_beginning() {
 #[test]
 fn a_step_computed_again_sums_nothing_twice() {
     let checkpoint = golden("models/mistral_full");
-    let run = |fail_at| {
+    let run = |run_ahead, fail_at| {
         let executor = Failing::new(CpuExecutor::default(), fail_at);
+        let config = SchedulerConfig {
+            run_ahead,
+            ..limits(4)
+        };
         let options = RunnerOptions::default();
-        let mut engine = engine(executor, &checkpoint, limits(4), options);
+        let mut engine = engine(executor, &checkpoint, config, options);
         // Its draw is launched after the pooling of the same step.
         engine.add_request(prompt(2), generating(9)).expect("fits");
         let pooling = params(PoolingType::Mean);
@@ -195,25 +213,36 @@ fn a_step_computed_again_sums_nothing_twice() {
         assert_eq!(failures, usize::from(failed));
         (embedding.expect("an embedding"), failed)
     };
-    let (plain, failed) = run(usize::MAX);
+    let (plain, failed) = run(0, usize::MAX);
     assert!(!failed);
     // Three chunks of body, pooling and head.
-    for fail_at in 1..=9 {
-        assert_eq!(run(fail_at), (plain.clone(), true), "launch {fail_at}");
+    for run_ahead in [0, 3] {
+        for fail_at in 1..=9 {
+            let (embedding, failed) = run(run_ahead, fail_at);
+            assert!(failed && embedding == plain, "{run_ahead}, {fail_at}");
+        }
     }
 }
 
 #[test]
 fn another_device_computes_what_a_lost_one_began() {
     let checkpoint = golden("models/mistral_full");
-    let load = || {
-        let (executor, options) = (CpuExecutor::default(), RunnerOptions::default());
-        ModelRunner::load(executor, &checkpoint, &limits(4), options, |_| ()).expect("loads")
-    };
-    for pooling in BOTH {
+    for (pooling, run_ahead) in [
+        (PoolingType::Mean, 0),
+        (PoolingType::Mean, 2),
+        (PoolingType::Last, 2),
+    ] {
+        let config = SchedulerConfig {
+            run_ahead,
+            ..limits(4)
+        };
+        let load = || {
+            let (executor, options) = (CpuExecutor::default(), RunnerOptions::default());
+            ModelRunner::load(executor, &checkpoint, &config, options, |_| ()).expect("loads")
+        };
         let run = |lost_after| {
             let (executor, options) = (CpuExecutor::default(), RunnerOptions::default());
-            let mut engine = engine(executor, &checkpoint, limits(4), options);
+            let mut engine = engine(executor, &checkpoint, config.clone(), options);
             let id = engine.add_pooling_request(prompt(19), params(pooling));
             id.expect("fits");
             let (mut embedding, mut steps) = (None, 0);
