@@ -187,6 +187,9 @@ pub(super) fn without_place(error: &serde_json::Error) -> String {
     }
 }
 
+/// A line's number, counted from 1, its first byte, and its text with its end, if it has one.
+pub(super) type Line<'a> = (usize, u64, &'a [u8]);
+
 /// The lines of a file, each bounded, with where they stand.
 pub(super) struct Lines<'a> {
     path: &'a Path,
@@ -207,8 +210,8 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The next line with its number, counted from 1, its first byte and its end, if it has one.
-    pub(super) fn next(&mut self) -> Result<Option<(usize, u64, &[u8])>, BatchError> {
+    /// The next line; `None` where there is none left.
+    pub(super) fn next(&mut self) -> Result<Option<Line<'_>>, BatchError> {
         self.text.clear();
         let bounded = self.file.by_ref().take(MAX_TEXT + 1);
         let read = { bounded }.read_until(b'\n', &mut self.text);
