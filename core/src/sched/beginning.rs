@@ -1,9 +1,11 @@
-//! What a request that holds nothing begins with: blocks found by name, or those of a running request
-//! with the same prompt. Admits nobody.
+//! Who of those that wait is let in, and what a request that holds nothing begins with: blocks found by
+//! name, or those of a running request with the same prompt. Preempts nobody.
 
 use super::computed_blocks::ComputedBlocks;
+use super::output::ScheduledSequence;
 use super::request::RequestStatus;
 use super::scheduler::Scheduler;
+use super::step_budget::StepBudget;
 use crate::types::RequestId;
 
 /// What a request that holds nothing can begin with.
@@ -15,6 +17,71 @@ pub(super) enum Beginning {
 }
 
 impl Scheduler {
+    /// Lets in those that wait, oldest first, as long as there is room for them.
+    pub(super) fn admit_waiting(
+        &mut self,
+        budget: &mut StepBudget,
+        scheduled: &mut Vec<ScheduledSequence>,
+    ) {
+        while !budget.is_spent()
+            && self.running.len() < self.config.max_num_seqs
+            && let Some(&id) = self.waiting.front()
+            // Until the steps are done that it was part of when it gave way, its tokens are not known.
+            && self.requests[&id].num_steps_in_flight == 0
+        {
+            let swapped = self.swap.num_tokens(id);
+            let mut found = match self.beginning(id) {
+                Beginning::Found(found) => found,
+                Beginning::Awaited if swapped.is_some() => {
+                    self.kv.get_computed_blocks(&self.requests[&id])
+                }
+                Beginning::Awaited => {
+                    let request = self.requests.get_mut(&id).expect("queued requests exist");
+                    request.awaits_prompt = true;
+                    request.status = RequestStatus::Running;
+                    self.waiting.pop_front();
+                    self.running.push(id);
+                    continue;
+                }
+            };
+            // All of it must fit now, although only a chunk is computed: else two long prompts
+            // would take turns at throwing each other out.
+            let num_tokens = self.requests[&id].num_tokens_with_spec();
+            // Less than a block is sooner computed than brought back.
+            let swapped =
+                swapped.filter(|n| *n >= found.num_cached_tokens + self.config.block_size);
+            if let Some(start) = swapped {
+                found = self.kv.get_computed_blocks(&self.requests[&id]);
+                self.kv.trim(&mut found, start);
+            }
+            if !self.kv.has_room_for(num_tokens, &found) {
+                break;
+            }
+            let start = swapped.unwrap_or(found.num_cached_tokens);
+            let request = &self.requests[&id];
+            let num_new = budget.num_new_tokens(request, start, num_tokens - start);
+            let max_model_len = self.config.max_model_len;
+            if num_new == 0 || !self.reservations.reserve(request, max_model_len) {
+                break;
+            }
+            self.begin(id, found);
+            let moved = match swapped {
+                Some(_) => self.kv.restore(id, start),
+                None => Vec::new(),
+            };
+            self.swap.swap_in(id, moved);
+            let request = self.requests.get_mut(&id).expect("queued requests exist");
+            request.num_computed_tokens = start;
+            let end = (start + num_new).min(self.kv.max_num_tokens(id, start));
+            let fits = end > start && self.kv.allocate_slots(id, start..end);
+            assert!(fits, "a part of what fits does not fit");
+            self.waiting.pop_front();
+            self.running.push(id);
+            budget.take(&self.requests[&id], start, end - start);
+            scheduled.push(self.share(id, end - start));
+        }
+    }
+
     /// What a request that holds nothing can begin with.
     pub(super) fn beginning(&self, id: RequestId) -> Beginning {
         let request = &self.requests[&id];

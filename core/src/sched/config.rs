@@ -1,5 +1,6 @@
 //! The limits a scheduler keeps. Knows no request, and of a model only how far it reaches.
 
+use super::reservation::Reservation;
 use thiserror::Error;
 
 use crate::config::ModelConfig;
@@ -22,6 +23,30 @@ pub enum PreemptionMode {
     Swap,
     /// What is predicted to be cheaper; computed again where nobody predicts.
     Auto,
+}
+
+/// When waiting requests are let in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Batching {
+    /// At every step.
+    #[default]
+    Continuous,
+    /// When all that ran have ended, as engines did before iterations were scheduled; here to be
+    /// compared with.
+    Static,
+}
+
+/// How prompts are put into steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PrefillMode {
+    /// In chunks, beside decodes.
+    #[default]
+    Chunked,
+    /// Whole, beside decodes, which wait for the longer step; as in Orca. Here to be compared with.
+    Whole,
+    /// Whole, in steps without decodes, before them; as in vLLM until it chunked. Here to be compared
+    /// with.
+    First,
 }
 
 /// Limits of one engine.
@@ -49,6 +74,13 @@ pub struct SchedulerConfig {
     /// Steps that are launched before the output of the one before them came, up to
     /// [`MAX_RUN_AHEAD`]. No value changes a bit of any answer.
     pub run_ahead: usize,
+    /// When waiting requests are let in.
+    pub batching: Batching,
+    /// How prompts are put into steps. Whole ones need `max_num_batched_tokens` of at least
+    /// `max_model_len`.
+    pub prefill_mode: PrefillMode,
+    /// How much of the cache a request holds.
+    pub reservation: Reservation,
 }
 
 impl Default for SchedulerConfig {
@@ -64,6 +96,9 @@ impl Default for SchedulerConfig {
             preemption_mode: PreemptionMode::default(),
             swap_space_bytes: 4 << 30,
             run_ahead: 1,
+            batching: Batching::default(),
+            prefill_mode: PrefillMode::default(),
+            reservation: Reservation::default(),
         }
     }
 }
@@ -99,6 +134,15 @@ impl SchedulerConfig {
         }
         if self.run_ahead > MAX_RUN_AHEAD {
             return Err(ConfigError::RunAhead(self.run_ahead));
+        }
+        if self.prefill_mode != PrefillMode::Chunked
+            && (self.max_num_batched_tokens < self.max_model_len
+                || self.max_prefill_chunk.is_some())
+        {
+            return Err(ConfigError::WholePrompts {
+                max_num_batched_tokens: self.max_num_batched_tokens,
+                max_model_len: self.max_model_len,
+            });
         }
         if !matches!(self.block_size, 16 | 32) {
             return Err(ConfigError::BlockSize(self.block_size));
@@ -142,6 +186,17 @@ pub enum ConfigError {
     /// More steps in flight than anything gains by.
     #[error("run_ahead is {0}, but is {MAX_RUN_AHEAD} at most: lower it")]
     RunAhead(usize),
+    /// Prompts that are computed whole, in steps that do not hold them.
+    #[error(
+        "prompts of up to {max_model_len} tokens are computed whole, but a step has \
+         {max_num_batched_tokens} at most: raise max_num_batched_tokens, and give no max_prefill_chunk"
+    )]
+    WholePrompts {
+        /// Most tokens of a step.
+        max_num_batched_tokens: usize,
+        /// Longest sequence.
+        max_model_len: usize,
+    },
     /// Kernels know two page sizes.
     #[error("block_size is {0}, but KV pages hold 16 or 32 tokens")]
     BlockSize(usize),

@@ -92,6 +92,22 @@ pub struct HardwareError {
 }
 
 impl Hardware {
+    /// A guess at a device of which only the memory is known, to be replaced by what steps take.
+    pub fn unmeasured(memory: u64) -> Self {
+        Self {
+            bandwidth: 5e10,
+            flops: PerRegime {
+                gemv: 1e11,
+                skinny: 2e11,
+                gemm: 4e11,
+            },
+            step_overhead: 1e-4,
+            dispatch_overhead: 2e-6,
+            memory,
+            host_bandwidth: 5e9,
+        }
+    }
+
     /// Checks that every number is possible, so that predictions are finite and positive.
     ///
     /// # Errors

@@ -16,6 +16,8 @@ impl Scheduler {
         });
         self.kv.check_integrity(&sequences.collect())?;
         self.swap.check_integrity(|id| self.running.contains(&id))?;
+        self.reservations
+            .check_integrity(|id| self.running.contains(&id))?;
         let order: Vec<_> = self.running.iter().chain(&self.waiting).collect();
         if !order.is_sorted() {
             return Err(format!("requests are out of order of arrival: {order:?}"));

@@ -23,6 +23,7 @@ pub mod model_shape;
 pub mod output;
 mod preemption;
 pub mod request;
+pub mod reservation;
 pub mod scheduler;
 #[cfg(test)]
 mod scheduler_proptests;
@@ -31,6 +32,7 @@ mod scheduler_tests;
 mod share;
 #[cfg(test)]
 mod sharing_tests;
+mod step_budget;
 pub mod step_load;
 pub mod swap;
 pub mod token_budget;
@@ -40,7 +42,10 @@ mod waste_tests;
 
 pub use block_hash::BlockHash;
 pub use block_pool::{BlockId, BlockPool};
-pub use config::{ConfigError, MAX_BATCHED_TOKENS, MAX_RUN_AHEAD, PreemptionMode, SchedulerConfig};
+pub use config::{
+    Batching, ConfigError, MAX_BATCHED_TOKENS, MAX_RUN_AHEAD, PreemptionMode, PrefillMode,
+    SchedulerConfig,
+};
 pub use cost_model::{Bound, CostModel, StepCost};
 pub use error::RequestError;
 pub use hardware::{Hardware, HardwareError, PerRegime, Regime};
@@ -53,6 +58,7 @@ pub use output::{
     SequenceOutput,
 };
 pub use request::{Request, RequestStatus};
+pub use reservation::Reservation;
 pub use scheduler::Scheduler;
 pub use step_load::{SequenceLoad, StepLoad};
 pub use swap::{BlockTransfer, LinearPreemptionCost, MovedBlock, PreemptionCost};

@@ -62,6 +62,7 @@ impl Scheduler {
     }
 
     fn wait_again(&mut self, id: RequestId) {
+        self.reservations.release(id);
         let request = self.requests.get_mut(&id).expect("running requests exist");
         (request.num_computed_tokens, request.num_scheduled_tokens) = (0, 0);
         request.awaits_prompt = false;

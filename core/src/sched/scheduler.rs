@@ -2,16 +2,18 @@
 //! no text.
 
 use super::beginning::Beginning;
-use super::block_pool::BlockId;
-use super::config::{ConfigError, SchedulerConfig};
+use super::config::{ConfigError, PrefillMode, SchedulerConfig};
 use super::error::RequestError;
 use super::handed_out::HandedOut;
 use super::kv_cache_manager::KvCacheManager;
 use super::kv_group::KvGroupSpec;
-use super::metrics::{CacheMetrics, KvUsage};
-use super::output::SchedulerOutput;
+use super::metrics::CacheMetrics;
+use super::output::{ScheduledSequence, SchedulerOutput};
 use super::request::{Request, RequestStatus};
+use super::reservation::Reservations;
+use super::step_budget::StepBudget;
 use super::swap::{PreemptionCost, SwapSpace};
+use super::token_budget::BudgetPolicy;
 use crate::types::RequestId;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -71,6 +73,8 @@ pub struct Scheduler {
     /// Numbers of the steps in flight.
     pub(super) in_flight: Range<u64>,
     pub(super) metrics: CacheMetrics,
+    pub(super) budget_policy: Option<Box<dyn BudgetPolicy>>,
+    pub(super) reservations: Reservations,
 }
 
 impl Scheduler {
@@ -85,8 +89,12 @@ impl Scheduler {
                 name: "the number of KV groups",
             });
         }
+        let kv = KvCacheManager::new(groups, &config);
+        let num_slots = (config.num_blocks - 1) * config.block_size;
         Ok(Self {
-            kv: KvCacheManager::new(groups, &config),
+            kv,
+            reservations: Reservations::new(config.reservation, num_slots),
+            budget_policy: None,
             swap: SwapSpace::new(&config),
             config,
             requests: BTreeMap::new(),
@@ -131,24 +139,6 @@ impl Scheduler {
         self.metrics
     }
 
-    /// How full the cache is.
-    pub fn kv_usage(&self) -> KvUsage {
-        let block_size = self.config.block_size;
-        let unused = self.running.iter().map(|id| {
-            let tables = self.kv.block_tables(*id);
-            let slots = |table: &Vec<BlockId>| table.len() * block_size;
-            let with_slots = self.requests[id].num_tokens_with_slots();
-            tables
-                .iter()
-                .map(|table| slots(table) - with_slots)
-                .sum::<usize>()
-        });
-        KvUsage {
-            unused_slots: unused.sum(),
-            allocated_slots: block_size * (self.kv.num_usable_blocks() - self.kv.num_free_blocks()),
-        }
-    }
-
     /// The limits.
     pub fn config(&self) -> &SchedulerConfig {
         &self.config
@@ -172,6 +162,11 @@ impl Scheduler {
     /// Those of them that take part in steps.
     pub fn num_running_requests(&self) -> usize {
         self.running.len()
+    }
+
+    /// Requests that wait to be let in, for the first time or again.
+    pub fn num_waiting_requests(&self) -> usize {
+        self.waiting.len()
     }
 
     /// Queues a request, whose id must be larger than every earlier one.
@@ -202,6 +197,14 @@ impl Scheduler {
                 available,
             });
         }
+        if let Some((slots, most)) = self.reservations.never_fits(&request, max_model_len) {
+            return Err(RequestError::NeverFits {
+                num_tokens: slots,
+                needed: self.config.blocks_for(slots),
+                block_size: self.config.block_size,
+                available: most / self.config.block_size,
+            });
+        }
         self.kv.hash_blocks(&mut request);
         let id = request.id();
         let before = self.requests.insert(id, request);
@@ -227,12 +230,47 @@ impl Scheduler {
     /// [`update_from_output`](Self::update_from_output). Where one fails,
     /// [`retract`](Self::retract) takes all of them back.
     pub fn schedule(&mut self) -> SchedulerOutput {
-        let mut token_budget = self.config.max_num_batched_tokens;
+        let mut budget = self.step_budget();
         let mut scheduled = Vec::new();
-        let mut blocks_ran_out = false;
+        let admits = self.admits();
+        if self.config.prefill_mode == PrefillMode::First {
+            self.admit_waiting(&mut budget, &mut scheduled);
+        }
+        if self.config.prefill_mode != PrefillMode::First || scheduled.is_empty() {
+            let blocks_ran_out = self.go_on_running(&mut budget, &mut scheduled);
+            // After a preemption the free blocks are what an older request will want next.
+            if admits && !blocks_ran_out {
+                self.admit_waiting(&mut budget, &mut scheduled);
+            }
+        }
 
+        if scheduled.is_empty() {
+            return SchedulerOutput::default();
+        }
+        let number = self.in_flight.end;
+        self.in_flight.end += 1;
+        let transfers = self.swap.hand_out(number);
+        SchedulerOutput {
+            number,
+            scheduled,
+            swap_outs: transfers.outs,
+            swap_ins: transfers.ins,
+            swap_drops: transfers.drops,
+            block_copies: self.kv.hand_out_copies(number),
+            finished_ids: self.finished_ids.hand_out(number),
+            preempted_ids: self.preempted_ids.hand_out(number),
+        }
+    }
+
+    /// Schedules those that run, oldest first. Gives back whether blocks ran out.
+    fn go_on_running(
+        &mut self,
+        budget: &mut StepBudget,
+        scheduled: &mut Vec<ScheduledSequence>,
+    ) -> bool {
+        let mut blocks_ran_out = false;
         let mut index = 0;
-        while index < self.running.len() && token_budget > 0 {
+        while index < self.running.len() && !budget.is_spent() {
             let id = self.running[index];
             if self.requests[&id].awaits_prompt {
                 match self.beginning(id) {
@@ -244,13 +282,15 @@ impl Scheduler {
                 }
             }
             let request = &self.requests[&id];
-            let num_new = self.num_new_tokens(request, token_budget);
+            let start = request.num_tokens_with_slots();
+            let remaining = request.num_new_tokens(self.config.max_model_len);
+            let num_new = budget.num_new_tokens(request, start, remaining);
             if num_new == 0 {
-                // Steps in flight compute it all, or know what the next one must be told.
+                // Steps in flight compute it all, or know what the next one must be told; or the
+                // step takes no more of prompts.
                 index += 1;
                 continue;
             }
-            let start = request.num_tokens_with_slots();
             let mut end = start + num_new;
             let mut fits = self.kv.allocate_slots(id, start..end);
             while !fits {
@@ -278,85 +318,14 @@ impl Scheduler {
                 fits = self.kv.allocate_slots(id, start..end);
             }
             if fits {
+                budget.take(&self.requests[&id], start, end - start);
                 scheduled.push(self.share(id, end - start));
-                token_budget -= end - start;
             }
             if self.running.get(index) == Some(&id) {
                 index += 1;
             }
         }
-
-        // After a preemption the free blocks are what an older request will want next.
-        while !blocks_ran_out
-            && token_budget > 0
-            && self.running.len() < self.config.max_num_seqs
-            && let Some(&id) = self.waiting.front()
-            // Until the steps are done that it was part of when it gave way, its tokens are not known.
-            && self.requests[&id].num_steps_in_flight == 0
-        {
-            let swapped = self.swap.num_tokens(id);
-            let mut found = match self.beginning(id) {
-                Beginning::Found(found) => found,
-                Beginning::Awaited if swapped.is_some() => {
-                    self.kv.get_computed_blocks(&self.requests[&id])
-                }
-                Beginning::Awaited => {
-                    let request = self.requests.get_mut(&id).expect("queued requests exist");
-                    request.awaits_prompt = true;
-                    request.status = RequestStatus::Running;
-                    self.waiting.pop_front();
-                    self.running.push(id);
-                    continue;
-                }
-            };
-            // All of it must fit now, although only a chunk is computed: else two long prompts
-            // would take turns at throwing each other out.
-            let num_tokens = self.requests[&id].num_tokens_with_spec();
-            // Less than a block is sooner computed than brought back.
-            let swapped =
-                swapped.filter(|n| *n >= found.num_cached_tokens + self.config.block_size);
-            if let Some(start) = swapped {
-                found = self.kv.get_computed_blocks(&self.requests[&id]);
-                self.kv.trim(&mut found, start);
-            }
-            if !self.kv.has_room_for(num_tokens, &found) {
-                break;
-            }
-            let start = swapped.unwrap_or(found.num_cached_tokens);
-            self.begin(id, found);
-            let moved = match swapped {
-                Some(_) => self.kv.restore(id, start),
-                None => Vec::new(),
-            };
-            self.swap.swap_in(id, moved);
-            let request = self.requests.get_mut(&id).expect("queued requests exist");
-            request.num_computed_tokens = start;
-            let num_new = self.num_new_tokens(&self.requests[&id], token_budget);
-            let end = (start + num_new).min(self.kv.max_num_tokens(id, start));
-            let fits = end > start && self.kv.allocate_slots(id, start..end);
-            assert!(fits, "a part of what fits does not fit");
-            self.waiting.pop_front();
-            self.running.push(id);
-            scheduled.push(self.share(id, end - start));
-            token_budget -= end - start;
-        }
-
-        if scheduled.is_empty() {
-            return SchedulerOutput::default();
-        }
-        let number = self.in_flight.end;
-        self.in_flight.end += 1;
-        let transfers = self.swap.hand_out(number);
-        SchedulerOutput {
-            number,
-            scheduled,
-            swap_outs: transfers.outs,
-            swap_ins: transfers.ins,
-            swap_drops: transfers.drops,
-            block_copies: self.kv.hand_out_copies(number),
-            finished_ids: self.finished_ids.hand_out(number),
-            preempted_ids: self.preempted_ids.hand_out(number),
-        }
+        blocks_ran_out
     }
 
     /// Its blocks are free at once, although steps in flight may still write into them, of a request
@@ -372,6 +341,7 @@ impl Scheduler {
         }
         request.status = RequestStatus::Finished;
         self.kv.free(id);
+        self.reservations.release(id);
         self.running.retain(|r| *r != id);
         self.waiting.retain(|r| *r != id);
         Some(request)

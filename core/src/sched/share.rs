@@ -1,19 +1,10 @@
 //! What of a request goes into a step, and that it is in flight from then on. Does not decide who.
 
 use super::output::{PLACEHOLDER_TOKEN, ScheduledSequence};
-use super::request::Request;
 use super::scheduler::Scheduler;
 use crate::types::RequestId;
 
 impl Scheduler {
-    /// Tokens of a request that a step computes, where its budget leaves so many.
-    pub(super) fn num_new_tokens(&self, request: &Request, token_budget: usize) -> usize {
-        request
-            .num_new_tokens(self.config.max_model_len)
-            .min(self.config.max_prefill_chunk.unwrap_or(usize::MAX))
-            .min(token_budget)
-    }
-
     /// Makes the next tokens of a request a part of the step being decided; they have slots.
     pub(super) fn share(&mut self, id: RequestId, num_new: usize) -> ScheduledSequence {
         let request = self

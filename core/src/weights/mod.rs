@@ -2,13 +2,14 @@
 //!
 //! `source` gives bytes; `gguf` and `safetensors` read headers; `block` says what quantized bytes
 //! mean; `config_gguf` and `config_hf`, with what each of `families` adds, turn headers into a
-//! [`ModelConfig`](crate::config::ModelConfig); [`text_assets`] has what they say about text;
+//! [`ModelConfig`]; [`text_assets`] has what they say about text;
 //! [`checkpoint`] joins it all under Hugging Face names.
 //! Nothing here knows a device. Every parser is bounded: a length found in a file is compared with
 //! the bytes that are left before anything is allocated for it.
 
 use std::io;
 
+use crate::config::ModelConfig;
 use thiserror::Error;
 
 pub mod block;
@@ -37,6 +38,14 @@ pub use pooling::PoolingDefaults;
 pub use quantize::Quantization;
 pub use source::{ByteSource, ModelFiles};
 pub use tensor::TensorInfo;
+
+/// The shape of a model by its `config.json` alone.
+///
+/// # Errors
+/// [`WeightsError`], naming the field.
+pub fn model_config_of_json(config: &serde_json::Value) -> Result<ModelConfig, WeightsError> {
+    config_hf::model_config(config, None)
+}
 
 /// Why a model file cannot be used.
 #[derive(Debug, Error)]
