@@ -2,21 +2,24 @@
 
 use std::path::PathBuf;
 
-use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use twoclock_core::runner::KvCacheDtype;
-use twoclock_core::sched::MAX_RUN_AHEAD;
 use twoclock_core::weights::Quantization;
 
 use crate::batch::args::BatchArgs;
 use crate::form::FormArgs;
-use crate::host_executor::DeviceChoice;
 
 mod embed;
+mod engine;
 mod logit_bias;
+mod simulate;
+mod slo;
 
 pub use embed::{EmbedArgs, Pooling};
+pub use engine::{ComputeDtype, EngineArgs};
+pub use simulate::{Comparison, SimulateArgs};
+pub use slo::SloArgs;
 
 /// Runs large language models on the GPU, through WebGPU's shading language.
 #[derive(Debug, Parser)]
@@ -51,6 +54,7 @@ Examples:
   twoclock list                show the models here, and what can be pulled
   twoclock inspect -m smollm2  show what it is
   twoclock rm smollm2          delete it again
+  twoclock simulate            how policies would serve many on devices that are not here
   twoclock tokenize, detokenize, render
                                from text to tokens, back, and from messages to a prompt
 
@@ -223,6 +227,9 @@ to standard error and the exit status is 1.")]
         #[arg(short, long, group = "which")]
         model: Option<String>,
     },
+    /// Serve a trace of requests on a device that is only computed, by several policies.
+    #[command(after_help = simulate::EXAMPLES)]
+    Simulate(Box<SimulateArgs>),
     /// Delete a model from this machine.
     #[command(after_help = "\
 Example:
@@ -353,50 +360,4 @@ pub enum GenerationConfig {
     Auto,
     /// They do not.
     None,
-}
-
-/// How a model is run.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "How the model is run")]
-pub struct EngineArgs {
-    /// Number of a device in `twoclock devices`, or cpu for the reference kernels; the best one
-    /// where absent.
-    #[arg(long, value_name = "N|cpu")]
-    pub device: Option<DeviceChoice>,
-    /// Precision of the arithmetic. So far there is one, f32, and auto means it.
-    #[arg(long, value_enum, default_value_t = ComputeDtype::Auto)]
-    pub compute_dtype: ComputeDtype,
-    /// Type of cached keys and values: f16 takes half the memory of f32, int8 a bit over a quarter.
-    /// auto is f32 so far, which is exact.
-    #[arg(long, default_value = "auto", value_name = "auto|f16|f32|int8")]
-    pub kv_cache_dtype: KvCacheDtype,
-    /// Longest sequence, prompt and answer together; the model's own, at most 4096, where absent.
-    #[arg(long, value_name = "TOKENS")]
-    pub max_model_len: Option<usize>,
-    /// Memory the model may take, in MiB. Unknown on a GPU unless given; what is free on a
-    /// processor.
-    #[arg(long, value_name = "MIB")]
-    pub memory: Option<u64>,
-    /// Quantize the matrices of a model in F32, F16 or BF16 as they are loaded.
-    #[arg(long, value_name = "q8_0|q4_0")]
-    pub quantize: Option<Quantization>,
-    /// Steps that are given to the device before the tokens of the step before are back: 0 to 3, 1
-    /// where absent. 1 keeps the device busy while this machine looks at the last token; more helps
-    /// where that takes uneven times. 0 gives a step only once the one before it is seen. The tokens
-    /// are the same.
-    #[arg(long, value_name = "N", value_parser = run_ahead())]
-    pub run_ahead: Option<usize>,
-}
-
-fn run_ahead() -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(0..=MAX_RUN_AHEAD as u64)
-}
-
-/// Precision of activations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ComputeDtype {
-    /// What suits the device.
-    Auto,
-    /// Single precision: the same tokens however a request is served.
-    F32,
 }

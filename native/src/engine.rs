@@ -11,7 +11,9 @@ use twoclock_core::config::ModelConfig;
 use twoclock_core::engine::{EngineCore, LlmEngine, RetryPolicy, RunnerFactory};
 use twoclock_core::error::Error;
 use twoclock_core::runner::{KvCacheDtype, MemoryPlan, ModelRunner, RunnerOptions};
-use twoclock_core::sched::{PreemptionMode, SchedulerConfig};
+use twoclock_core::sched::{
+    CostModel, Hardware, ModelShape, PreemptionMode, SchedulerConfig, ServiceLevel,
+};
 use twoclock_core::text::Tokenizer;
 use twoclock_core::weights::{Checkpoint, Quantization};
 use twoclock_shaders::executor::{Executor, ExecutorError};
@@ -42,6 +44,8 @@ pub struct EngineOptions {
     pub quantize: Option<Quantization>,
     /// Steps launched ahead; `None` is the scheduler's default.
     pub run_ahead: Option<usize>,
+    /// Times to keep: they bound the prompt tokens of a step.
+    pub slo: ServiceLevel,
     /// How many share it; `None` is one user, one request after the other.
     pub serving: Option<ServingLimits>,
 }
@@ -170,6 +174,15 @@ pub fn load(
         options.kv_cache_dtype,
     )?;
     report.detail(&format!("{plan}"));
+    let head_dim = model.head_dim as u32;
+    let kv_bytes = options.kv_cache_dtype.resolve().row_bytes(head_dim);
+    let shape = ModelShape::new(
+        &model,
+        plan.weights,
+        f64::from(kv_bytes) / f64::from(head_dim),
+    );
+    let cost = CostModel::new(shape, Hardware::unmeasured(plan.total()));
+    let slo = options.slo;
     let factory = HostFactory {
         device: options.device,
         adapter_key: executor.adapter_key().map(str::to_owned),
@@ -191,7 +204,8 @@ pub fn load(
     } = &factory;
     let runner = ModelRunner::load(executor, checkpoint, &config, options.clone(), progress);
     bar.finish_and_clear();
-    let core = EngineCore::new(runner?, HostClock::default(), &model, config)
+    let mut core = EngineCore::new(runner?, HostClock::default(), &model, config)
         .context("the engine cannot be set up")?;
+    core.set_cost_model(cost, slo);
     Ok(LlmEngine::new(core, tokenizer).with_factory(factory, RetryPolicy::default()))
 }

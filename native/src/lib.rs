@@ -40,6 +40,7 @@ pub mod pull;
 pub mod render;
 pub mod report;
 pub mod run;
+pub mod simulate;
 pub mod store;
 pub mod text_folder;
 pub mod text_input;

@@ -13,7 +13,10 @@ use clap::Parser;
 use serde_json::json;
 use twoclock::batch;
 use twoclock::catalogue;
-use twoclock::cli::{Cli, Command, EmbedArgs, EngineArgs, GenerationConfig, RunArgs, SamplingArgs};
+use twoclock::cli::{
+    Cli, Command, Comparison, EmbedArgs, EngineArgs, GenerationConfig, RunArgs, SamplingArgs,
+    SimulateArgs,
+};
 use twoclock::devices;
 use twoclock::embed;
 use twoclock::engine::{self, EngineOptions};
@@ -25,6 +28,7 @@ use twoclock::output::{self, OutputError};
 use twoclock::render;
 use twoclock::report::Reporter;
 use twoclock::run::{self, Ask, RunOptions};
+use twoclock::simulate::{self, papers};
 use twoclock::store::{Store, human_bytes};
 use twoclock::text_input::{MAX_IDS, MAX_TEXT, read_stdin, read_text};
 use twoclock::tokenize;
@@ -177,6 +181,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             };
             output::print(&render::render(&assets, &read_stdin(MAX_TEXT)?)?)?;
         }
+        Command::Simulate(args) => output::print(&simulate_trace(args, &models)?)?,
         Command::List { json } => list(&store, *json)?,
         Command::Rm { model } => {
             let bytes = store.remove(model)?;
@@ -196,6 +201,7 @@ fn engine_options(args: &EngineArgs) -> EngineOptions {
         serving: None,
         kv_cache_dtype: args.kv_cache_dtype,
         run_ahead: args.run_ahead,
+        slo: args.slo.level(),
     }
 }
 
@@ -279,6 +285,15 @@ fn embed_texts(args: &EmbedArgs, models: &Models<'_>) -> anyhow::Result<()> {
     });
     engine.core().runner().executor().save_pipelines();
     shown
+}
+
+fn simulate_trace(args: &SimulateArgs, models: &Models<'_>) -> anyhow::Result<String> {
+    match args.compare {
+        Some(Comparison::Papers) => {
+            papers::compare(models, models.report, args.seed, args.requests)
+        }
+        None => simulate::simulate(&args.options(), models, models.report),
+    }
 }
 
 fn list(store: &Store, as_json: bool) -> anyhow::Result<()> {

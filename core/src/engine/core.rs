@@ -7,6 +7,7 @@ use super::in_flight::InFlight;
 use super::metrics::{KvSlotSeconds, RequestMetrics};
 use super::pooling::Pooling;
 use super::sampling_check::{self, MAX_ANSWERS};
+use super::step_costs::StepCosts;
 use crate::clock::Clock;
 use crate::config::ModelConfig;
 use crate::error::Result;
@@ -67,6 +68,8 @@ pub struct EngineCore<R: ExecuteModel, C> {
     pub(super) in_flight: VecDeque<InFlight<R::Launched>>,
     /// When the latest step was finished.
     pub(super) last_finish: Duration,
+    /// What steps are predicted to take, and took.
+    pub(super) step_costs: Option<StepCosts>,
     pub(super) next_id: u64,
 }
 
@@ -102,6 +105,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             kv_slot_seconds: KvSlotSeconds::default(),
             in_flight: VecDeque::new(),
             last_finish: Duration::ZERO,
+            step_costs: None,
             next_id: 0,
         })
     }

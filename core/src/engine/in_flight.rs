@@ -55,8 +55,9 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         // A step's time begins with its launch, or with the end of the step before it.
         let now = self.clock.now();
         let start = oldest.start.max(self.last_finish);
-        self.kv_slot_seconds
-            .record(oldest.usage, now.saturating_sub(start));
+        let took = now.saturating_sub(start);
+        self.kv_slot_seconds.record(oldest.usage, took);
+        self.learn(&oldest.step, took);
         self.last_finish = now;
         let updates = self
             .scheduler

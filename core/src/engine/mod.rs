@@ -15,6 +15,7 @@ mod pausing;
 pub mod pooling;
 pub mod recovery;
 mod sampling_check;
+pub mod step_costs;
 
 #[cfg(test)]
 pub(crate) mod core_tests;
@@ -31,3 +32,4 @@ pub use metrics::{EngineMetrics, KvSlotSeconds, RequestMetrics, Slo};
 pub use output_processor::{OutputProcessor, RequestOutput};
 pub use pooling::Embedding;
 pub use recovery::{RetryPolicy, RunnerFactory};
+pub use step_costs::{StepCosts, StepRecord};

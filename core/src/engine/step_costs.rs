@@ -1,0 +1,187 @@
+//! What steps were predicted to take and what they took: keeps the last of them, lets the cost model
+//! learn from each, and the scheduler hear of it. Reads no clock.
+
+use super::core::EngineCore;
+use crate::clock::Clock;
+use crate::runner::ExecuteModel;
+use crate::sched::{
+    Bound, CostModel, RidgeBudget, SchedulerOutput, SequenceLoad, ServiceLevel, StepLoad,
+};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// One step, predicted and measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepRecord {
+    /// Tokens it computed.
+    pub num_tokens: usize,
+    /// Sequences they were of.
+    pub num_seqs: usize,
+    /// Bytes it moved, by the model.
+    pub bytes: f64,
+    /// Operations, by the model.
+    pub flops: f64,
+    /// Seconds it was predicted to take.
+    pub predicted: f64,
+    /// Seconds it took.
+    pub measured: f64,
+    /// What it was predicted to wait for.
+    pub bound: Bound,
+}
+
+/// Steps that are kept.
+const KEPT: usize = 512;
+/// Steps between two times that the scheduler hears what was learnt, and before the first.
+const LEARNT_EVERY: u64 = 32;
+const LEARNT_FIRST: u64 = 4;
+
+/// The cost model of an engine, and its last steps.
+#[derive(Debug)]
+pub struct StepCosts {
+    model: CostModel,
+    slo: ServiceLevel,
+    records: VecDeque<StepRecord>,
+    num_recorded: u64,
+}
+
+impl StepCosts {
+    /// Nothing recorded yet.
+    pub fn new(model: CostModel, slo: ServiceLevel) -> Self {
+        Self {
+            model,
+            slo,
+            records: VecDeque::with_capacity(KEPT),
+            num_recorded: 0,
+        }
+    }
+
+    /// The model as it has learnt so far.
+    pub fn model(&self) -> &CostModel {
+        &self.model
+    }
+
+    /// The last steps, oldest first; at most 512.
+    pub fn records(&self) -> impl ExactSizeIterator<Item = &StepRecord> {
+        self.records.iter()
+    }
+
+    /// A budget of prompt tokens by what was learnt so far, where a service level asks for one.
+    pub fn budget(&self, max_num_batched_tokens: usize) -> Option<RidgeBudget> {
+        let asked = self.slo != ServiceLevel::default();
+        asked.then(|| RidgeBudget::new(self.model.clone(), self.slo, max_num_batched_tokens))
+    }
+
+    /// Takes in a step that took so long. Gives back whether it is time to tell the scheduler.
+    pub fn record(&mut self, step: &SchedulerOutput, seconds: f64) -> bool {
+        let shares = step.scheduled.iter().map(|share| SequenceLoad {
+            num_tokens: share.num_scheduled_tokens(),
+            num_computed_tokens: share.num_computed_tokens,
+            samples: share.samples,
+        });
+        let load = StepLoad::of(self.model.shape(), shares);
+        let cost = self.model.cost(&load);
+        if self.records.len() == KEPT {
+            self.records.pop_front();
+        }
+        self.records.push_back(StepRecord {
+            num_tokens: load.num_tokens,
+            num_seqs: load.num_seqs,
+            bytes: cost.bytes,
+            flops: cost.flops,
+            predicted: cost.seconds,
+            measured: seconds,
+            bound: cost.bound,
+        });
+        self.model.observe(&load, seconds);
+        self.num_recorded += 1;
+        let n = self.num_recorded;
+        n.is_multiple_of(LEARNT_EVERY) || (n >= LEARNT_FIRST && n.is_power_of_two())
+    }
+}
+
+impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
+    /// Predicts steps from now on, learns from what they take, and prefers what is predicted to be
+    /// cheaper where something can be done in two ways. With a service level, prompts take as many
+    /// tokens a step as it leaves them. No answer depends on it.
+    pub fn set_cost_model(&mut self, model: CostModel, slo: ServiceLevel) {
+        self.step_costs = Some(StepCosts::new(model, slo));
+    }
+
+    /// What steps were predicted to take, and took; `None` without a cost model.
+    pub fn step_costs(&self) -> Option<&StepCosts> {
+        self.step_costs.as_ref()
+    }
+
+    /// A step took so long.
+    pub(super) fn learn(&mut self, step: &SchedulerOutput, took: Duration) {
+        let Some(costs) = &mut self.step_costs else {
+            return;
+        };
+        if costs.record(step, took.as_secs_f64()) {
+            let cost = costs.model().clone();
+            self.scheduler.set_preemption_cost(Box::new(cost));
+            let most = self.scheduler.config().max_num_batched_tokens;
+            if let Some(budget) = costs.budget(most) {
+                self.scheduler.set_budget_policy(Box::new(budget));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::core_tests::{config, engine, serve, served_alone};
+    use super::*;
+    use crate::sched::{Hardware, KvGroupShape, ModelShape, SchedulerConfig};
+
+    /// A model that is nothing but its weights, on a device nobody has measured.
+    fn model() -> CostModel {
+        let shape = ModelShape {
+            hidden_size: 1,
+            num_attention_heads: 1,
+            head_dim: 1,
+            dense_params: 1_000_000_000,
+            experts: None,
+            head_params: 1,
+            embedding_params: 0,
+            bytes_per_param: 1.0,
+            kv_bytes_per_layer: 1.0,
+            groups: vec![KvGroupShape {
+                num_layers: 1,
+                window: None,
+            }],
+            num_dispatches: 1,
+        };
+        CostModel::new(shape, Hardware::unmeasured(1 << 33))
+    }
+
+    #[test]
+    fn an_engine_learns_what_its_steps_take_and_answers_as_before() {
+        let alone = served_alone();
+        for run_ahead in [0, 1] {
+            let mut engine = engine(SchedulerConfig {
+                run_ahead,
+                max_num_batched_tokens: 64,
+                ..config()
+            });
+            // Every step of this engine takes 10 ms.
+            let slo = ServiceLevel {
+                tpot: Some(0.0101),
+                ttft: None,
+            };
+            engine.set_cost_model(model(), slo);
+            for round in 0..3 {
+                let answers = serve(&mut engine, 0..8);
+                assert_eq!(answers, alone, "round {round}");
+            }
+            let costs = engine.step_costs().unwrap();
+            let records: Vec<_> = costs.records().collect();
+            assert!(records.len() > 50 && records.len() <= KEPT);
+            assert!(records.iter().all(|r| r.num_tokens <= 64 && r.num_seqs > 0));
+            let off = |r: &StepRecord| (r.predicted / r.measured).ln().abs();
+            let last = records.len() - 20;
+            let late: f64 = records[last..].iter().map(|r| off(r)).sum::<f64>() / 20.0;
+            assert!(late < 0.25 && late < off(records[0]) / 4.0, "{late}");
+        }
+    }
+}

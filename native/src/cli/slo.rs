@@ -1,0 +1,33 @@
+//! What the command line takes of times that a service is to keep. Knows nothing of how.
+
+use clap::Args;
+use twoclock_core::sched::ServiceLevel;
+
+/// Times to keep.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct SloArgs {
+    /// Time to the first token to keep, ms.
+    #[arg(long, value_parser = positive, value_name = "MS")]
+    pub ttft_slo_ms: Option<f64>,
+    /// Time per output token to keep, ms: prompts take as many tokens of a step as it leaves them.
+    #[arg(long, value_parser = positive, value_name = "MS")]
+    pub tpot_slo_ms: Option<f64>,
+}
+
+impl SloArgs {
+    /// In seconds.
+    pub fn level(&self) -> ServiceLevel {
+        let seconds = |ms: Option<f64>| ms.map(|ms| ms / 1e3);
+        ServiceLevel {
+            tpot: seconds(self.tpot_slo_ms),
+            ttft: seconds(self.ttft_slo_ms),
+        }
+    }
+}
+
+pub(super) fn positive(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(value) if value > 0.0 && value < 1e12 => Ok(value),
+        _ => Err("it must be a number above 0".to_owned()),
+    }
+}
