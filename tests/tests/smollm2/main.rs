@@ -6,6 +6,7 @@
 #![allow(missing_docs, reason = "a test binary has no public surface")]
 
 mod loss;
+mod same_tokens;
 
 use serde_json::Value;
 use std::time::Instant;
