@@ -321,8 +321,7 @@ mod tests {
                     seed: 0x1_0000_0002,
                     ..SamplingParams::default()
                 }),
-                history: None,
-                mask: None,
+                ..SamplingInputs::default()
             },
             prompt_logprob_targets: Vec::new(),
             pooling: None,
@@ -331,14 +330,10 @@ mod tests {
 
     #[test]
     fn a_mixed_step_lies_where_the_header_says() {
+        let table: Vec<u32> = (1..=10).collect();
         let output = SchedulerOutput {
             scheduled: vec![
-                sequence(
-                    0,
-                    300,
-                    &[PLACEHOLDER_TOKEN],
-                    &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
-                ),
+                sequence(0, 300, &[PLACEHOLDER_TOKEN], &table),
                 sequence(1, 30, &[11; 12], &[20, 21]),
             ],
             block_copies: [(1, 5, 120), (0, 6, 20), (1, 7, 130)]
