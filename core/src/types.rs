@@ -47,6 +47,15 @@ impl FinishReason {
     }
 }
 
+/// What of the things a request asked to end at ended its answer. An end of generation is none of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    /// One of `stop_token_ids`.
+    TokenId(TokenId),
+    /// One of `stop`.
+    Text(String),
+}
+
 /// Log-probabilities (natural logarithm) of one position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenLogprobs {

@@ -7,7 +7,7 @@ use twoclock_core::clock::Clock;
 use twoclock_core::engine::{Completion, LlmEngine, Prompt, RequestMetrics, TextCompletion};
 use twoclock_core::error::Error;
 use twoclock_core::runner::ExecuteModel;
-use twoclock_core::types::{SamplingParams, TokenLogprobs};
+use twoclock_core::types::{SamplingParams, StopReason, TokenLogprobs};
 
 /// Answers `prompt`; `on_text` gets the answer's text piece by piece. When `interrupted` says so,
 /// between two steps, the answer ends there, with what it has and reason `abort`.
@@ -64,9 +64,18 @@ pub fn as_json(answer: &TextCompletion) -> Value {
         "text": answer.text,
         "logprobs": logprobs,
         "finish_reason": completion.finish_reason.map(|reason| reason.as_str()),
+        "stop_reason": completion.stop_reason.as_ref().map(stop_reason_as_json),
         "ttft_ms": milliseconds(completion.metrics.ttft()),
         "tpot_ms": milliseconds(completion.metrics.tpot()),
     })
+}
+
+/// A stop id as a number, a stop string as a text.
+pub fn stop_reason_as_json(reason: &StopReason) -> Value {
+    match reason {
+        StopReason::TokenId(id) => json!(id),
+        StopReason::Text(text) => json!(text),
+    }
 }
 
 fn logprobs_as_json(position: &TokenLogprobs) -> Value {

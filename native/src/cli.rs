@@ -265,15 +265,15 @@ pub struct RunArgs {
     /// How tokens are drawn and where an answer ends.
     #[command(flatten)]
     pub sampling: SamplingArgs,
-    /// What form the answer has.
-    #[command(flatten)]
-    pub form: FormArgs,
     /// Report the log-probabilities of each token and of this many best ones (with --json).
     #[arg(long, value_name = "N", requires = "json")]
     pub logprobs: Option<usize>,
     /// Print one JSON object when the answer is whole.
     #[arg(long, requires = "ask")]
     pub json: bool,
+    /// What form the answer has.
+    #[command(flatten)]
+    pub form: FormArgs,
     /// How the model is run.
     #[command(flatten)]
     pub engine: EngineArgs,

@@ -49,7 +49,7 @@ pub fn evaluate(
     let window = engine.core().scheduler().config().max_model_len;
     let params = SamplingParams {
         max_tokens: 0,
-        prompt_logprobs: true,
+        prompt_logprobs: Some(0),
         ..SamplingParams::default()
     };
     let (mut tokens, mut nll) = (0, 0.0);

@@ -128,7 +128,7 @@ impl Reference {
             // The text joins the batch; it generates one token that nobody looks at.
             let params = SamplingParams {
                 max_tokens: 1,
-                prompt_logprobs: true,
+                prompt_logprobs: Some(0),
                 ..SamplingParams::default()
             };
             requests.push((text.clone(), params));

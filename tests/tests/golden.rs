@@ -61,7 +61,7 @@ fn run_with(
                 max_tokens: case.greedy.len(),
                 ignore_eos: true,
                 logprobs: Some(checkpoint.config.vocab_size),
-                prompt_logprobs: true,
+                prompt_logprobs: Some(checkpoint.config.vocab_size),
                 ..SamplingParams::default()
             };
             (case.input_ids.clone(), params)

@@ -7,7 +7,7 @@ use twoclock_core::clock::ManualClock;
 use twoclock_core::engine::{Completion, EngineCore};
 use twoclock_core::runner::{ModelRunner, RunnerOptions};
 use twoclock_core::sched::SchedulerConfig;
-use twoclock_core::types::{FinishReason, SamplingParams};
+use twoclock_core::types::{FinishReason, SamplingParams, StopReason};
 use twoclock_core::weights::Checkpoint;
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::Executor;
@@ -174,6 +174,8 @@ fn bans_and_biases_decide() {
         assert!(forced.logprob < own.logprob);
         assert_eq!(answers[3].finish_reason, Some(FinishReason::Stop));
         assert!(answers[3].token_ids.is_empty());
+        assert_eq!(answers[3].stop_reason, Some(StopReason::TokenId(first)));
+        assert_eq!(answers[0].stop_reason, None);
         let ids = &answers[4].token_ids;
         assert!(ids.len() >= 3 && !ids.contains(&first) && !ids.contains(&second));
     }

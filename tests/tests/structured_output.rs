@@ -4,6 +4,7 @@
 #![allow(missing_docs, reason = "a test binary has no public surface")]
 
 use serde_json::Value;
+use std::slice::from_ref;
 use std::sync::OnceLock;
 use twoclock_core::clock::ManualClock;
 use twoclock_core::engine::{EngineCore, LlmEngine, Prompt, TextCompletion};
@@ -168,7 +169,8 @@ fn assert_forms(answers: &[&TextCompletion]) {
                 .all(|key| SCHEMA.contains(&format!("\"{key}\"")))
         );
         let name = value["name"].as_str().expect("a text");
-        assert!(name.chars().count() <= 6 && (0..=150).contains(&value["age"].as_i64().unwrap()));
+        let age = value["age"].as_i64().expect("a number");
+        assert!(name.chars().count() <= 6 && (0..=150).contains(&age));
         let tags = value["tags"].as_array().expect("a list");
         assert!((1..=3).contains(&tags.len()));
         assert!(tags.iter().all(|tag| tag == "a" || tag == "bc" || tag == 7));
@@ -279,17 +281,14 @@ fn what_else_is_asked_for_counts_too() {
         Some(StructuredOutput::Choice(texts.collect()))
     };
     let asks = vec![
-        // Cut.
         SamplingParams {
             max_tokens: 5,
             ..ask(1, regex("a{50}"))
         },
-        // Whole with the last token that is allowed.
         SamplingParams {
             max_tokens: 1,
             ..ask(2, choice(&["q", "z"]))
         },
-        // A stop string inside the form.
         SamplingParams {
             stop: vec!["bb".into()],
             ..ask(3, regex("abbc*"))
@@ -313,7 +312,6 @@ fn what_else_is_asked_for_counts_too() {
             logit_bias: vec![(ids("u")[0], 100.0), (ids("v")[0], 50.0)],
             ..ask(7, choice(&["v", "w"]))
         },
-        // One token that is a word of the prompt's kind, and no form.
         SamplingParams {
             max_tokens: 3,
             ignore_eos: true,
@@ -322,8 +320,8 @@ fn what_else_is_asked_for_counts_too() {
     ];
     for executor in 0..2 {
         let (answers, _) = match executor {
-            0 => serve(CpuExecutor::default(), &limits(), &[asks.clone()]),
-            _ => serve(&mut *gpu(), &limits(), &[asks.clone()]),
+            0 => serve(CpuExecutor::default(), &limits(), from_ref(&asks)),
+            _ => serve(&mut *gpu(), &limits(), from_ref(&asks)),
         };
         let texts: Vec<_> = answers
             .iter()
@@ -341,16 +339,18 @@ fn what_else_is_asked_for_counts_too() {
             );
         };
         is(0, "aaaaa", FinishReason::Length);
-        assert!(["q", "z"].contains(&texts[1].as_ref().unwrap().0));
-        assert_eq!(texts[1].as_ref().unwrap().1, FinishReason::Stop);
+        let (text, reason) = texts[1].as_ref().expect("an answer");
+        assert!(["q", "z"].contains(text) && *reason == FinishReason::Stop);
         is(2, "a", FinishReason::Stop);
         is(3, &"x".repeat(30), FinishReason::Stop);
         is(4, &"x".repeat(30), FinishReason::Stop);
-        let nothing = StructuredOutputError::NothingAllowed { name: "regex" };
         let Err(Error::Request(RequestError::StructuredOutput(error))) = &texts[5] else {
             panic!("{:?}", texts[5]);
         };
-        assert_eq!(error, &nothing);
+        assert_eq!(
+            error,
+            &StructuredOutputError::NothingAllowed { name: "regex" }
+        );
         is(6, "v", FinishReason::Stop);
         assert_eq!(
             answers[7]

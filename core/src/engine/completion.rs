@@ -3,7 +3,7 @@
 use super::core::EngineOutput;
 use super::metrics::RequestMetrics;
 use crate::sched::RequestError;
-use crate::types::{FinishReason, RequestId, TokenId, TokenLogprobs};
+use crate::types::{FinishReason, RequestId, StopReason, TokenId, TokenLogprobs};
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +24,8 @@ pub struct Completion {
     pub num_cached_tokens: usize,
     /// Why it ended; `None` while it has not.
     pub finish_reason: Option<FinishReason>,
+    /// What ended it, where that was asked for: a stop id or a stop string.
+    pub stop_reason: Option<StopReason>,
     /// Its times.
     pub metrics: RequestMetrics,
 }
@@ -45,6 +47,7 @@ impl Completion {
             prompt_logprobs: Vec::new(),
             num_cached_tokens: 0,
             finish_reason: None,
+            stop_reason: None,
             metrics,
         }
     }
@@ -64,6 +67,7 @@ impl Completion {
         self.prompt_logprobs.extend(output.prompt_logprobs);
         self.num_cached_tokens = output.num_cached_tokens;
         self.metrics = output.metrics;
+        self.stop_reason = output.stop_reason;
         self.finish_reason = output.finished.transpose()?;
         Ok(())
     }

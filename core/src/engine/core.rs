@@ -5,6 +5,7 @@ use super::completion::Completion;
 use super::constraints::Constraints;
 use super::in_flight::InFlight;
 use super::metrics::{KvSlotSeconds, RequestMetrics};
+pub use super::output::EngineOutput;
 use super::pooling::Pooling;
 use super::sampling_check::{self, MAX_ANSWERS};
 use super::step_costs::StepCosts;
@@ -16,32 +17,9 @@ use crate::sched::{
     ConfigError, KvGroupSpec, PreemptionCost, Request, RequestError, RequestUpdate, Scheduler,
     SchedulerConfig,
 };
-use crate::types::{FinishReason, RequestId, SamplingParams, TokenId, TokenLogprobs};
+use crate::types::{FinishReason, RequestId, SamplingParams, StopReason, TokenId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-
-/// What a step brought one request.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EngineOutput {
-    /// Which.
-    pub request_id: RequestId,
-    /// Which of its `n` answers.
-    pub index: usize,
-    /// Tokens it gained, a stop id excluded.
-    pub token_ids: Vec<TokenId>,
-    /// One for each of `token_ids`, where asked for.
-    pub logprobs: Vec<TokenLogprobs>,
-    /// The next prompt log-probabilities, where asked for, in order from the second prompt token.
-    pub prompt_logprobs: Vec<TokenLogprobs>,
-    /// The embedding it asked for; it then ends with it.
-    pub embedding: Option<Vec<f32>>,
-    /// Prompt tokens it did not have to compute, because an earlier request had.
-    pub num_cached_tokens: usize,
-    /// This answer is over: ended, or failed by itself.
-    pub finished: Option<Result<FinishReason, RequestError>>,
-    /// Its times so far.
-    pub metrics: RequestMetrics,
-}
 
 /// An engine: a scheduler, a runner and a clock.
 #[derive(Debug)]
@@ -138,7 +116,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             let own = SamplingParams {
                 seed: params.seed.wrapping_add(index as u64),
                 // Of the prompt they all say the same.
-                prompt_logprobs: params.prompt_logprobs && index == 0,
+                prompt_logprobs: params.prompt_logprobs.filter(|_| index == 0),
                 ..params.clone()
             };
             let request = Request::new(id, prompt_token_ids.clone(), own, &self.eos_token_ids);
@@ -185,6 +163,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             pooled: None,
             num_cached_tokens: request.num_cached_tokens(),
             finished: Some(Ok(FinishReason::Abort)),
+            stop_reason: None,
         };
         Some(self.record(update))
     }
@@ -227,7 +206,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         &mut self,
         requests: Vec<(Vec<TokenId>, SamplingParams)>,
     ) -> Result<Vec<Result<Completion, RequestError>>> {
-        self.generate_until(requests, |_, _| false).await
+        self.generate_until(requests, |_, _| None).await
     }
 
     /// As [`generate`](Self::generate); an answer ends where `stop` says so of its place and what a
@@ -235,7 +214,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     pub(super) async fn generate_until(
         &mut self,
         requests: Vec<(Vec<TokenId>, SamplingParams)>,
-        mut stop: impl FnMut(usize, &EngineOutput) -> bool,
+        mut stop: impl FnMut(usize, &EngineOutput) -> Option<StopReason>,
     ) -> Result<Vec<Result<Completion, RequestError>>> {
         let mut answers: Vec<Result<Completion, RequestError>> = Vec::new();
         for (prompt, params) in requests {
@@ -265,9 +244,9 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
                 let its = (output.request_id, output.index);
                 let is_its = |a: &Result<Completion, _>| matches!(a, Ok(c) if (c.request_id, c.index) == its);
                 let place = answers.iter().position(is_its);
-                if place.is_some_and(|place| stop(place, &output)) {
+                if let Some(reason) = place.and_then(|place| stop(place, &output)) {
                     self.give_up(its.0, its.1);
-                    output.finished = Some(Ok(FinishReason::Stop));
+                    output.stop_at(reason);
                 }
                 left -= usize::from(ours.contains(&its.0) && output.finished.is_some());
                 match place {
@@ -359,14 +338,9 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             embedding,
             num_cached_tokens: update.num_cached_tokens,
             finished: update.finished,
+            stop_reason: update.stop_reason,
             metrics,
         }
-    }
-}
-
-impl EngineOutput {
-    fn has_news(&self) -> bool {
-        self.finished.is_some() || !self.token_ids.is_empty() || !self.prompt_logprobs.is_empty()
     }
 }
 

@@ -195,7 +195,7 @@ pub(super) fn prompt(index: usize) -> (Vec<TokenId>, SamplingParams) {
         seed: index as u64,
         ignore_eos: true,
         logprobs: index.is_multiple_of(2).then_some(0),
-        prompt_logprobs: index.is_multiple_of(3),
+        prompt_logprobs: index.is_multiple_of(3).then_some(0),
         ..SamplingParams::default()
     };
     (ids.collect(), params)
@@ -251,7 +251,7 @@ fn the_same_answers_however_served() {
         assert_eq!(answer.token_ids.len(), 60, "prompt {index}");
         assert_eq!(answer.finished, Some(Ok(FinishReason::Length)));
         let (ids, params) = prompt(index);
-        let scored = if params.prompt_logprobs {
+        let scored = if params.prompt_logprobs.is_some() {
             ids.len() - 1
         } else {
             0
@@ -345,7 +345,7 @@ fn answers_of_one_prompt_share_it() {
         let seeded = |seed| {
             let params = SamplingParams {
                 seed,
-                prompt_logprobs: false,
+                prompt_logprobs: None,
                 ..params.clone()
             };
             let mut alone = engine(config.clone());
@@ -356,7 +356,7 @@ fn answers_of_one_prompt_share_it() {
         let before = engine.add_request(prompt(4).0, prompt(4).1).unwrap();
         let several = SamplingParams {
             n: 3,
-            prompt_logprobs: true,
+            prompt_logprobs: Some(0),
             ..params.clone()
         };
         let empty = SamplingParams {

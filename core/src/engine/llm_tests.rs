@@ -12,7 +12,7 @@ use crate::sched::{
     ModelRunnerOutput, RequestError, SchedulerConfig, SchedulerOutput, SequenceOutput,
 };
 use crate::text::Tokenizer;
-use crate::types::{FinishReason, SamplingParams, TokenId};
+use crate::types::{FinishReason, SamplingParams, StopReason, TokenId};
 use pollster::block_on;
 use std::collections::BTreeMap;
 
@@ -207,6 +207,9 @@ fn a_stop_string_ends_the_text_and_the_request() {
         assert_eq!(answer.text, expected);
         assert_eq!(answer.completion.token_ids.len(), tokens, "{expected}");
         assert_eq!(answer.completion.finish_reason, Some(FinishReason::Stop));
+        let stopped = expected.len() < ANSWER.len();
+        let reason = stopped.then(|| StopReason::Text(params.stop[1].clone()));
+        assert_eq!(answer.completion.stop_reason, reason);
         assert_eq!(
             answers[1].as_ref().unwrap().text,
             ANSWER,

@@ -10,6 +10,7 @@ pub mod handle;
 mod in_flight;
 pub mod llm;
 pub mod metrics;
+pub mod output;
 pub mod output_processor;
 mod pausing;
 pub mod pooling;

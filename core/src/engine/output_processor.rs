@@ -2,7 +2,7 @@
 
 use super::core::EngineOutput;
 use crate::text::{Detokenizer, StopStrings, Tokenizer};
-use crate::types::{FinishReason, RequestId, SamplingParams};
+use crate::types::{RequestId, SamplingParams, StopReason};
 use std::collections::BTreeMap;
 
 /// What a step brought one request, with its text.
@@ -38,8 +38,12 @@ impl TextStream {
         }
     }
 
-    /// The text that becomes certain with this, and whether a stop string ends it.
-    pub(super) fn push(&mut self, tokenizer: &Tokenizer, output: &EngineOutput) -> (String, bool) {
+    /// The text that becomes certain with this, and the stop string that ends it.
+    pub(super) fn push(
+        &mut self,
+        tokenizer: &Tokenizer,
+        output: &EngineOutput,
+    ) -> (String, Option<StopReason>) {
         let mut text = String::new();
         for &id in &output.token_ids {
             self.num_tokens += 1;
@@ -50,8 +54,8 @@ impl TextStream {
             }
             let next = self.stops.push(&piece);
             text.push_str(&next.text);
-            if next.at.is_some() {
-                return (text, true);
+            if let Some(stop) = next.at.and_then(|which| self.stops.string(which)) {
+                return (text, Some(StopReason::Text(stop.to_owned())));
             }
         }
         if output.finished.is_some() {
@@ -59,7 +63,7 @@ impl TextStream {
             text.push_str(&self.stops.finish());
             text.push_str(&self.detokenizer.finish());
         }
-        (text, false)
+        (text, None)
     }
 }
 
@@ -82,14 +86,14 @@ impl OutputProcessor {
     }
 
     /// Adds its text to what a step brought. Where a stop string ends the answer, the output says
-    /// [`FinishReason::Stop`], whatever it said before: the engine must then give the answer up.
+    /// [`FinishReason::Stop`](crate::types::FinishReason::Stop), whatever it said before: the engine must then give the answer up.
     pub fn process(&mut self, tokenizer: &Tokenizer, mut output: EngineOutput) -> RequestOutput {
         let answer = (output.request_id, output.index);
         let new = || TextStream::new(&SamplingParams::default());
         let stream = self.streams.entry(answer).or_insert_with(new);
         let (text, stopped) = stream.push(tokenizer, &output);
-        if stopped {
-            output.finished = Some(Ok(FinishReason::Stop));
+        if let Some(reason) = stopped {
+            output.stop_at(reason);
         }
         if output.finished.is_some() {
             self.streams.remove(&answer);

@@ -69,9 +69,15 @@ pub(super) fn check(params: &SamplingParams, vocab_size: usize) -> Result<(), Re
         let value = format!("{} with max_tokens {}", p.min_tokens, p.max_tokens);
         return invalid("min_tokens", value, "at most max_tokens");
     }
-    if let Some(n) = p.logprobs.filter(|n| *n > vocab_size) {
-        let must = "at most the size of the vocabulary";
-        return invalid("logprobs", n.to_string(), must);
+    let counts = [
+        ("logprobs", p.logprobs),
+        ("prompt_logprobs", p.prompt_logprobs),
+    ];
+    for (name, count) in counts {
+        if let Some(n) = count.filter(|n| *n > vocab_size) {
+            let must = "at most the size of the vocabulary";
+            return invalid(name, n.to_string(), must);
+        }
     }
     check_ids("stop_token_ids", &p.stop_token_ids, vocab_size)?;
     check_ids("logit_bias", &biased, vocab_size)?;
@@ -109,7 +115,7 @@ mod tests {
     #[test]
     fn each_field_is_named_by_its_error() {
         type Change = fn(&mut SamplingParams);
-        let cases: [(&str, Change); 17] = [
+        let cases: [(&str, Change); 19] = [
             ("n", |p| p.n = 0),
             ("temperature", |p| p.temperature = -1.0),
             ("temperature", |p| p.temperature = f32::NAN),
@@ -126,6 +132,8 @@ mod tests {
             ("bad_words", |p| p.bad_words = vec![vec![]]),
             ("bad_words", |p| p.bad_words = vec![vec![1], vec![2, 10]]),
             ("stop", |p| p.stop = vec![String::new()]),
+            ("logprobs", |p| p.logprobs = Some(11)),
+            ("prompt_logprobs", |p| p.prompt_logprobs = Some(11)),
             ("min_tokens", |p| p.min_tokens = 1000),
         ];
         assert_eq!(check(&SamplingParams::default(), 10), Ok(()));

@@ -21,8 +21,10 @@ pub(super) type ReadBack = Pin<Box<dyn Future<Output = Result<Vec<u8>, ExecutorE
 /// What a sequence of the step gets.
 struct Sequence {
     request_id: RequestId,
-    /// Best tokens that are reported with a drawn one's or a prompt token's log-probability.
+    /// Best tokens that are reported with a drawn one's log-probability.
     top: Option<usize>,
+    /// Those that are with a prompt token's.
+    prompt_top: usize,
     prompt_logprob_targets: Vec<TokenId>,
     prompt_logprobs: Vec<TokenLogprobs>,
     /// Logits that a drawn token's log-probability is taken of, once its id is there.
@@ -58,6 +60,7 @@ impl LaunchedStep {
         let sequence = |scheduled: &ScheduledSequence| Sequence {
             request_id: scheduled.request_id,
             top: scheduled.sampling.params.logprobs,
+            prompt_top: scheduled.sampling.params.prompt_logprobs.unwrap_or(0),
             prompt_logprob_targets: scheduled.prompt_logprob_targets.clone(),
             prompt_logprobs: Vec::new(),
             drawn_logits: None,
@@ -123,8 +126,7 @@ impl LaunchedStep {
                 match purpose {
                     RowPurpose::PromptLogprob(target) => {
                         let id = sequence.prompt_logprob_targets[target];
-                        let top = sequence.top.unwrap_or(0);
-                        let logprobs = token_logprobs(logits, id, top);
+                        let logprobs = token_logprobs(logits, id, sequence.prompt_top);
                         sequence.prompt_logprobs.push(logprobs);
                     }
                     RowPurpose::Sample if sequence.top.is_some() => {

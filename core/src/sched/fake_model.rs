@@ -45,7 +45,7 @@ pub(super) fn request(id: u64, num_prompt_tokens: usize, max_tokens: usize) -> R
     let prompt = (0..num_prompt_tokens as u32).map(|i| 1 + i % (VOCAB - 1));
     let params = SamplingParams {
         max_tokens,
-        prompt_logprobs: id.is_multiple_of(2),
+        prompt_logprobs: id.is_multiple_of(2).then_some(0),
         ..SamplingParams::default()
     };
     Request::new(RequestId(id), prompt.collect(), params, &[EOS])

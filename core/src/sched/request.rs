@@ -37,7 +37,8 @@ pub struct Request {
     params: Arc<SamplingParams>,
     /// It asks for an embedding of its prompt, and draws nothing.
     pooling: Option<PoolingType>,
-    stop_ids: Arc<[TokenId]>,
+    /// Those asked for come first.
+    pub(super) stop_ids: Arc<[TokenId]>,
     /// Not to be drawn before `params.min_tokens` are.
     held_ids: Vec<TokenId>,
     token_ids: Vec<TokenId>,
@@ -261,8 +262,8 @@ impl Request {
         }
         let all = self.num_tokens_with_spec().saturating_sub(1);
         // Entry `i` comes of token `i`.
-        let due =
-            self.params.prompt_logprobs && self.num_prompt_logprobs + 1 < self.num_prompt_tokens;
+        let due = self.params.prompt_logprobs.is_some()
+            && self.num_prompt_logprobs + 1 < self.num_prompt_tokens;
         match due {
             true => all.min(self.num_prompt_logprobs),
             false => all,

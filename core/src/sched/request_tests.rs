@@ -56,7 +56,7 @@ fn what_must_be_computed_is_not_looked_for() {
     assert_eq!(r.max_prefix_hit(), 1);
     r.append_token(7, 100);
     assert_eq!(r.max_prefix_hit(), 2);
-    Arc::make_mut(&mut r.params).prompt_logprobs = true;
+    Arc::make_mut(&mut r.params).prompt_logprobs = Some(0);
     assert_eq!(r.max_prefix_hit(), 0);
     r.num_prompt_logprobs = 1;
     assert_eq!(r.max_prefix_hit(), 2);

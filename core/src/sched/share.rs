@@ -33,7 +33,7 @@ impl Scheduler {
             samples,
             sampling,
             prompt_logprob_targets: match targets {
-                Some(ids) if params.prompt_logprobs => ids.to_vec(),
+                Some(ids) if params.prompt_logprobs.is_some() => ids.to_vec(),
                 _ => Vec::new(),
             },
             pooling: request.pool_share(start, end),

@@ -5,7 +5,7 @@ use super::error::RequestError;
 use super::output::{ModelRunnerOutput, ScheduledSequence, SchedulerOutput, SequenceOutput};
 use super::request::{Request, RequestStatus};
 use super::scheduler::Scheduler;
-use crate::types::{FinishReason, RequestId, TokenId, TokenLogprobs};
+use crate::types::{FinishReason, RequestId, StopReason, TokenId, TokenLogprobs};
 
 /// What a step brought one request.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +24,8 @@ pub struct RequestUpdate {
     pub num_cached_tokens: usize,
     /// The request is over: ended, or failed by itself.
     pub finished: Option<Result<FinishReason, RequestError>>,
+    /// What ended it, where the request asked for that.
+    pub stop_reason: Option<StopReason>,
 }
 
 impl Scheduler {
@@ -92,6 +94,7 @@ fn advance(
         pooled: None,
         num_cached_tokens: request.num_cached_tokens(),
         finished: None,
+        stop_reason: None,
     };
     let position = share.end_position();
     let missing = RequestError::MissingOutput {
@@ -141,9 +144,12 @@ fn advance(
             return update;
         }
         let reason = request.append_token(id, max_model_len);
-        if reason != Some(FinishReason::Stop) {
-            update.token_id = Some(id);
-            update.logprobs = output.logprobs;
+        match reason {
+            Some(FinishReason::Stop) => update.stop_reason = stop_reason(request, id),
+            _ => {
+                update.token_id = Some(id);
+                update.logprobs = output.logprobs;
+            }
         }
         update.finished = reason.map(Ok);
     } else if !request.generates() && position == request.num_tokens() {
@@ -151,4 +157,11 @@ fn advance(
         update.finished = Some(Ok(request.reason_at_prompt_end()));
     }
     update
+}
+
+/// What is said of the id that ended a request: nothing, where generations end at it anyway.
+fn stop_reason(request: &Request, id: TokenId) -> Option<StopReason> {
+    let asked = &request.params().stop_token_ids;
+    let is_eos = request.stop_ids[asked.len()..].contains(&id);
+    (asked.contains(&id) && !is_eos).then_some(StopReason::TokenId(id))
 }

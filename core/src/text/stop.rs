@@ -51,6 +51,11 @@ impl StopStrings {
         }
     }
 
+    /// The string of that number.
+    pub fn string(&self, which: usize) -> Option<&str> {
+        self.stops.get(which).map(String::as_str)
+    }
+
     /// What is held back when no more comes: it became none of them.
     pub fn finish(&mut self) -> String {
         std::mem::take(&mut self.held)

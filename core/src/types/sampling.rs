@@ -53,8 +53,9 @@ pub struct SamplingParams {
     /// Report the log-probabilities of the chosen token and of this many best ones, a step. They are
     /// the model's own: before bans, penalties and temperature.
     pub logprobs: Option<usize>,
-    /// Report the log-probability of every prompt token after the first, given those before it.
-    pub prompt_logprobs: bool,
+    /// Report the log-probability of every prompt token after the first, given those before it, and
+    /// those of this many best ones at its place.
+    pub prompt_logprobs: Option<usize>,
     /// Answers to draw; each has a seed of its own, derived from `seed`, and the first has `seed`
     /// itself. The prompt is computed once.
     pub n: usize,
@@ -84,7 +85,7 @@ impl Default for SamplingParams {
             include_stop_str_in_output: false,
             ignore_eos: false,
             logprobs: None,
-            prompt_logprobs: false,
+            prompt_logprobs: None,
             n: 1,
             cache_salt: None,
         }

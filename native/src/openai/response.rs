@@ -7,6 +7,7 @@ use twoclock_core::text::Tokenizer;
 use twoclock_core::types::{TokenId, TokenLogprobs};
 
 use super::request::Endpoint;
+use crate::answer::stop_reason_as_json;
 
 /// One answer.
 pub type Choice = TextCompletion;
@@ -67,6 +68,8 @@ pub fn body(
             value.insert("logprobs".into(), logprobs);
             let reason = completion.finish_reason.map(|reason| reason.as_str());
             value.insert("finish_reason".into(), json!(reason));
+            let stop = completion.stop_reason.as_ref().map(stop_reason_as_json);
+            value.insert("stop_reason".into(), json!(stop));
             Value::Object(value)
         })
         .collect();
