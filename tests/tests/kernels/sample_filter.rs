@@ -2,7 +2,7 @@
 //! `core`, on odd vocabularies, flat and peaked rows and ties, with either body; and what is drawn.
 
 use crate::step::step_buffer;
-use twoclock_core::runner::input_batch::Filters;
+use twoclock_core::runner::filters::Filters;
 use twoclock_core::sample::{LogitEdit, distribution};
 use twoclock_core::types::SamplingParams;
 use twoclock_shaders::caps::{Caps, DeviceKind};
