@@ -107,7 +107,7 @@ fn asks() -> Vec<SamplingParams> {
         },
         SamplingParams {
             ignore_eos: true,
-            max_tokens: 40,
+            max_tokens: 100,
             ..ask(2, None)
         },
         ask(3, Some(StructuredOutput::JsonObject)),
@@ -127,7 +127,7 @@ fn asks() -> Vec<SamplingParams> {
         SamplingParams {
             top_p: 0.8,
             presence_penalty: 0.5,
-            max_tokens: 30,
+            max_tokens: 90,
             ignore_eos: true,
             ..ask(6, None)
         },
@@ -200,8 +200,8 @@ fn assert_forms(answers: &[&TextCompletion]) {
     }
     assert_whole(choice);
     assert!(CHOICES.contains(&choice.text.as_str()), "{}", choice.text);
-    assert_eq!(free.completion.token_ids.len(), 40);
-    assert_eq!(also_free.completion.token_ids.len(), 30);
+    assert_eq!(free.completion.token_ids.len(), 100);
+    assert_eq!(also_free.completion.token_ids.len(), 90);
 }
 
 fn forms_are_kept(mut executor: impl Executor, servings: &[SchedulerConfig]) {
