@@ -231,8 +231,8 @@ impl GpuDevice {
             return Ok(());
         };
         // What follows a loss looks like invalid objects until the loss itself is told, which
-        // happens in a poll.
-        let polled = self.device.poll(wgpu::PollType::Poll);
+        // happens in a poll, once nothing is in flight any more.
+        let polled = self.device.poll(wgpu::PollType::wait_indefinitely());
         match (self.lost(), polled) {
             (Some(lost), _) => Err(ExecutorError::DeviceLost(lost)),
             (None, Err(e)) => Err(ExecutorError::DeviceLost(e.to_string())),
