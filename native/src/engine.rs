@@ -44,8 +44,8 @@ pub struct EngineOptions {
     pub quantize: Option<Quantization>,
     /// Steps launched ahead; `None` is the scheduler's default.
     pub run_ahead: Option<usize>,
-    /// Times to keep: they bound the prompt tokens of a step.
-    pub slo: ServiceLevel,
+    /// Times to keep: they bound the prompt tokens of a step. `None` lets prompts take all the room.
+    pub slo: Option<ServiceLevel>,
     /// How many share it; `None` is one user, one request after the other.
     pub serving: Option<ServingLimits>,
 }

@@ -4,7 +4,8 @@
 use super::completion::Completion;
 use super::constraints::Constraints;
 use super::in_flight::InFlight;
-use super::metrics::{KvSlotSeconds, RequestMetrics};
+use super::ledger::Ledger;
+use super::metrics::{EngineGauges, EngineMetrics, KvSlotSeconds, RequestShape};
 pub use super::output::EngineOutput;
 use super::pooling::Pooling;
 use super::sampling_check::{self, MAX_ANSWERS};
@@ -30,7 +31,7 @@ pub struct EngineCore<R: ExecuteModel, C> {
     pub(super) vocab_size: usize,
     pub(super) hidden_size: usize,
     pub(super) eos_token_ids: Vec<TokenId>,
-    pub(super) metrics: BTreeMap<RequestId, RequestMetrics>,
+    pub(super) ledger: Ledger,
     /// Requests for embeddings.
     pub(super) pooling: BTreeMap<RequestId, Pooling>,
     /// Of the scheduler's requests those that are not known by their own ids outside: further answers
@@ -64,6 +65,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     ) -> Result<Self, ConfigError> {
         config.validate_for(model)?;
         let groups = KvGroupSpec::of(model);
+        let ledger = Ledger::new(config.max_model_len);
         let scheduler = Scheduler::new(config, groups)?;
         Ok(Self {
             scheduler: scheduler
@@ -74,7 +76,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             vocab_size: model.vocab_size,
             hidden_size: model.hidden_size,
             eos_token_ids: model.eos_token_ids.clone(),
-            metrics: BTreeMap::new(),
+            ledger,
             pooling: BTreeMap::new(),
             further_answers: BTreeMap::new(),
             constraints: Constraints::default(),
@@ -123,7 +125,12 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             // What is said against one is said against the first.
             self.scheduler.add_request(request.with_prompt_of(first))?;
             self.next_id += 1;
-            self.metrics.insert(id, RequestMetrics::new(arrival));
+            let shape = RequestShape {
+                num_prompt_tokens: prompt_token_ids.len(),
+                max_tokens: params.max_tokens,
+                n: params.n,
+            };
+            self.ledger.open(id, arrival, shape);
             if let Some(constraint) = constraints.pop() {
                 self.constraints.keep(id, constraint);
             }
@@ -222,7 +229,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             let id = self.add_request(prompt.clone(), params);
             answers.extend((0..n).map(|index| {
                 let id = id.clone()?;
-                let metrics = self.metrics[&id];
+                let metrics = self.ledger.times(id).expect("it was added just now");
                 Ok(Completion::new(id, index, prompt.clone(), metrics))
             }));
         }
@@ -277,6 +284,30 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         self.kv_slot_seconds
     }
 
+    /// What was counted and timed since the engine began.
+    pub fn metrics(&self) -> &EngineMetrics {
+        &self.ledger.totals
+    }
+
+    /// What it is doing now.
+    pub fn gauges(&self) -> EngineGauges {
+        let (scheduler, kv) = (&self.scheduler, self.scheduler.kv_cache());
+        let held = kv.num_usable_blocks() - kv.num_free_blocks();
+        EngineGauges {
+            num_requests_running: scheduler.num_running_requests(),
+            num_requests_waiting: scheduler.num_waiting_requests() + self.paused.len(),
+            kv_cache_usage: held as f64 / kv.num_usable_blocks().max(1) as f64,
+            cache: scheduler.cache_metrics(),
+            kv_slot_seconds: self.kv_slot_seconds,
+            block_size: scheduler.config().block_size,
+            num_blocks: scheduler.config().num_blocks,
+            last_step: self
+                .step_costs
+                .as_ref()
+                .and_then(|costs| costs.records().last().copied()),
+        }
+    }
+
     /// The scheduler, to look at.
     pub fn scheduler(&self) -> &Scheduler {
         &self.scheduler
@@ -314,18 +345,9 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     pub(super) fn record(&mut self, update: RequestUpdate) -> EngineOutput {
         let id = update.request_id;
         let embedding = self.embedding(&update);
-        let now = self.clock.now();
-        let metrics = self
-            .metrics
-            .get_mut(&id)
-            .expect("metrics live as long as their request");
-        if update.token_id.is_some() {
-            metrics.record_token(now);
-        }
-        let metrics = *metrics;
+        let metrics = self.ledger.record(&update, self.clock.now());
         let (request_id, index) = *self.further_answers.get(&id).unwrap_or(&(id, 0));
         if update.finished.is_some() {
-            self.metrics.remove(&id);
             self.constraints.forget(id);
             self.further_answers.remove(&id);
         }

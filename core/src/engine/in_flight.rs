@@ -36,6 +36,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
                 break;
             }
             let launched = self.runner.launch_step(&step).await?;
+            self.ledger.record_launch(&step, start);
             self.in_flight.push_back(InFlight {
                 usage: self.scheduler.kv_usage(),
                 step,
@@ -58,6 +59,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         let took = now.saturating_sub(start);
         self.kv_slot_seconds.record(oldest.usage, took);
         self.learn(&oldest.step, took);
+        self.ledger.record_step(&oldest.step);
         self.last_finish = now;
         let updates = self
             .scheduler

@@ -52,7 +52,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     pub(super) fn answers_of(&self, id: RequestId) -> Vec<RequestId> {
         let further = self.further_answers.iter();
         let further = further.filter(|(_, (first, _))| *first == id);
-        let first = self.metrics.contains_key(&id).then_some(id);
+        let first = self.ledger.is_open(id).then_some(id);
         first
             .into_iter()
             .chain(further.map(|(id, _)| *id))
@@ -64,8 +64,6 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         let answer = self.further_answers.remove(&old).unwrap_or((old, 0));
         self.further_answers.insert(new, answer);
         self.constraints.rename(old, new);
-        if let Some(metrics) = self.metrics.remove(&old) {
-            self.metrics.insert(new, metrics);
-        }
+        self.ledger.rename(old, new);
     }
 }

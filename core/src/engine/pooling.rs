@@ -2,7 +2,7 @@
 //! hidden states that the model runner gives; knows neither how it is computed nor any text.
 
 use super::core::{EngineCore, EngineOutput};
-use super::metrics::RequestMetrics;
+use super::metrics::RequestShape;
 use super::sampling_check::check_ids;
 use crate::clock::Clock;
 use crate::error::Result;
@@ -83,12 +83,17 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         };
         let salt = pooling.params.cache_salt.clone();
         let kind = pooling.params.pooling;
+        let shape = RequestShape {
+            num_prompt_tokens: pooling.num_prompt_tokens,
+            max_tokens: 0,
+            n: 1,
+        };
         let id = RequestId(self.next_id);
         let request = Request::pooling(id, prompt_token_ids, kind, salt);
         self.scheduler.add_request(request)?;
         self.next_id += 1;
         let arrival = self.clock.now();
-        self.metrics.insert(id, RequestMetrics::new(arrival));
+        self.ledger.open(id, arrival, shape);
         self.pooling.insert(id, pooling);
         Ok(id)
     }

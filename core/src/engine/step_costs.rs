@@ -39,14 +39,15 @@ const LEARNT_FIRST: u64 = 4;
 #[derive(Debug)]
 pub struct StepCosts {
     model: CostModel,
-    slo: ServiceLevel,
+    /// What a step's prompt tokens are measured out by; without it they are not.
+    slo: Option<ServiceLevel>,
     records: VecDeque<StepRecord>,
     num_recorded: u64,
 }
 
 impl StepCosts {
     /// Nothing recorded yet.
-    pub fn new(model: CostModel, slo: ServiceLevel) -> Self {
+    pub fn new(model: CostModel, slo: Option<ServiceLevel>) -> Self {
         Self {
             model,
             slo,
@@ -65,10 +66,14 @@ impl StepCosts {
         self.records.iter()
     }
 
-    /// A budget of prompt tokens by what was learnt so far, where a service level asks for one.
+    /// A budget of prompt tokens by what was learnt so far, where there is a service level.
     pub fn budget(&self, max_num_batched_tokens: usize) -> Option<RidgeBudget> {
-        let asked = self.slo != ServiceLevel::default();
-        asked.then(|| RidgeBudget::new(self.model.clone(), self.slo, max_num_batched_tokens))
+        let slo = self.slo?;
+        Some(RidgeBudget::new(
+            self.model.clone(),
+            slo,
+            max_num_batched_tokens,
+        ))
     }
 
     /// Takes in a step that took so long. Gives back whether it is time to tell the scheduler.
@@ -102,9 +107,15 @@ impl StepCosts {
 impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     /// Predicts steps from now on, learns from what they take, and prefers what is predicted to be
     /// cheaper where something can be done in two ways. With a service level, prompts take as many
-    /// tokens a step as it leaves them. No answer depends on it.
-    pub fn set_cost_model(&mut self, model: CostModel, slo: ServiceLevel) {
+    /// tokens a step as it leaves them ([`RidgeBudget`]; the default level lets no prompt stretch the
+    /// steps of those that draw tokens to three times their usual), and goodput is measured by it.
+    /// Without one they take all there is room for, which is best where nobody waits. No answer
+    /// depends on it.
+    pub fn set_cost_model(&mut self, model: CostModel, slo: Option<ServiceLevel>) {
         self.step_costs = Some(StepCosts::new(model, slo));
+        self.ledger
+            .totals
+            .set_service_level(slo.unwrap_or_default());
     }
 
     /// What steps were predicted to take, and took; `None` without a cost model.
@@ -166,10 +177,10 @@ mod tests {
             });
             // Every step of this engine takes 10 ms.
             let slo = ServiceLevel {
-                tpot: Some(0.0101),
+                tpot: Some(0.02),
                 ttft: None,
             };
-            engine.set_cost_model(model(), slo);
+            engine.set_cost_model(model(), Some(slo));
             for round in 0..3 {
                 let answers = serve(&mut engine, 0..8);
                 assert_eq!(answers, alone, "round {round}");

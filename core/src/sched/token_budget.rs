@@ -61,7 +61,7 @@ impl RidgeBudget {
         Self {
             model,
             slo,
-            min_tokens: 32.min(max_tokens),
+            min_tokens: 8.min(max_tokens),
             max_tokens,
             stretch: 2.5,
         }

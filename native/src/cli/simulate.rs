@@ -111,7 +111,7 @@ impl SimulateArgs {
             sweep_rates: self.sweep_rates.clone(),
             requests: self.requests.unwrap_or(DEFAULT_REQUESTS),
             seed: self.seed,
-            slo: self.slo.level(),
+            slo: self.slo.level().unwrap_or_default(),
             max_model_len: self.max_model_len,
             max_num_seqs: self.max_num_seqs,
             max_num_batched_tokens: self.max_num_batched_tokens,

@@ -6,7 +6,8 @@ use twoclock_core::sched::ServiceLevel;
 /// Times to keep.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct SloArgs {
-    /// Time to the first token to keep, ms.
+    /// Time to the first token to keep, ms. Without this and --tpot-slo-ms prompts take all the room
+    /// that a step has.
     #[arg(long, value_parser = positive, value_name = "MS")]
     pub ttft_slo_ms: Option<f64>,
     /// Time per output token to keep, ms: prompts take as many tokens of a step as it leaves them.
@@ -15,13 +16,14 @@ pub struct SloArgs {
 }
 
 impl SloArgs {
-    /// In seconds.
-    pub fn level(&self) -> ServiceLevel {
+    /// In seconds; `None` where nothing is to be kept.
+    pub fn level(&self) -> Option<ServiceLevel> {
         let seconds = |ms: Option<f64>| ms.map(|ms| ms / 1e3);
-        ServiceLevel {
+        let level = ServiceLevel {
             tpot: seconds(self.tpot_slo_ms),
             ttft: seconds(self.ttft_slo_ms),
-        }
+        };
+        (level != ServiceLevel::default()).then_some(level)
     }
 }
 

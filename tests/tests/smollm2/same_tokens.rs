@@ -235,7 +235,7 @@ fn compare(n: usize) {
         }
     }
     let lengths: Vec<_> = alone.iter().map(Vec::len).collect();
-    assert!(lengths.iter().any(|&n| n == MAX_TOKENS), "{lengths:?}");
+    assert!(lengths.contains(&MAX_TOKENS), "{lengths:?}");
 }
 
 #[test]

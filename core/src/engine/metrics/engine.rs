@@ -2,8 +2,8 @@
 //! clock and no name of a metric.
 
 use super::histogram::Histogram;
-use super::request::RequestMetrics;
-use super::slo::Slo;
+use super::request::{RequestMetrics, RequestShape};
+use crate::sched::ServiceLevel;
 use crate::types::FinishReason;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(super) const REASONS: [&str; 4] = ["stop", "length", "abort", "error"];
 /// Counts and times of everything since the engine began.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EngineMetrics {
-    pub(super) slo: Slo,
+    pub(super) level: ServiceLevel,
     pub(super) prompt_tokens: u64,
     pub(super) prompt_tokens_cached: u64,
     pub(super) generation_tokens: u64,
@@ -51,30 +51,14 @@ pub struct EngineMetrics {
     pub(super) max_tokens_of_request: Histogram,
 }
 
-/// What an answer that ended was.
-#[derive(Clone, Copy, Debug)]
-pub struct FinishedRequest<'a> {
-    /// Its times.
-    pub metrics: &'a RequestMetrics,
-    /// When it ended.
-    pub now: Duration,
-    /// Why; `None` where it failed.
-    pub reason: Option<FinishReason>,
-    /// Tokens of its prompt.
-    pub num_prompt_tokens: usize,
-    /// Most tokens it might have drawn.
-    pub max_tokens: usize,
-    /// Answers asked for with it.
-    pub n: usize,
-}
-
 impl EngineMetrics {
-    /// Nothing counted yet. Requests reach to `max_model_len` tokens; goodput is measured by `slo`.
-    pub fn new(max_model_len: usize, slo: Slo) -> Self {
+    /// Nothing counted yet, of requests of up to `max_model_len` tokens. Every answer that ends by
+    /// itself is good, until there is a [service level](Self::set_service_level).
+    pub fn new(max_model_len: usize) -> Self {
         let of_request = || Histogram::new(REQUEST_BOUNDS);
         let tokens = || Histogram::one_two_five(max_model_len);
         Self {
-            slo,
+            level: ServiceLevel::default(),
             prompt_tokens: 0,
             prompt_tokens_cached: 0,
             generation_tokens: 0,
@@ -117,37 +101,44 @@ impl EngineMetrics {
         self.prompt_tokens_cached += num_cached_tokens as u64;
     }
 
-    /// Notes an answer that ended.
-    pub fn record_finished(&mut self, request: &FinishedRequest<'_>) {
-        let place = match request.reason {
+    /// Measures goodput by this from now on.
+    pub fn set_service_level(&mut self, level: ServiceLevel) {
+        self.level = level;
+    }
+
+    /// Notes an answer that ended at a time for a reason, `None` where it failed.
+    pub fn record_finished(
+        &mut self,
+        metrics: &RequestMetrics,
+        shape: &RequestShape,
+        now: Duration,
+        reason: Option<FinishReason>,
+    ) {
+        let place = match reason {
             Some(FinishReason::Stop) => 0,
             Some(FinishReason::Length) => 1,
             Some(FinishReason::Abort) => 2,
             None => 3,
         };
         self.finished[place] += 1;
-        let metrics = request.metrics;
-        if place < 2 && self.slo.is_met(metrics) {
+        if place < 2 && metrics.meets(&self.level) {
             self.within_slo += 1;
         }
         self.time_per_output_token.observe_span(metrics.tpot());
-        let e2e = request.now.saturating_sub(metrics.arrival);
+        let e2e = now.saturating_sub(metrics.arrival);
         self.e2e_latency.observe_span(Some(e2e));
         self.queue_time.observe_span(metrics.queue());
         self.prefill_time.observe_span(metrics.prefill());
         self.decode_time.observe_span(metrics.decode());
         self.inference_time.observe_span(metrics.inference());
         let counts = [
-            (
-                &mut self.prompt_tokens_of_request,
-                request.num_prompt_tokens,
-            ),
+            (&mut self.prompt_tokens_of_request, shape.num_prompt_tokens),
             (
                 &mut self.generation_tokens_of_request,
                 metrics.num_output_tokens,
             ),
-            (&mut self.n_of_request, request.n),
-            (&mut self.max_tokens_of_request, request.max_tokens),
+            (&mut self.n_of_request, shape.n),
+            (&mut self.max_tokens_of_request, shape.max_tokens),
         ];
         for (histogram, count) in counts {
             histogram.observe(count as f64);

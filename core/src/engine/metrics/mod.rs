@@ -3,18 +3,15 @@
 //! protocol and no text format.
 
 pub mod engine;
-
 pub mod family;
 pub mod histogram;
 pub mod kv;
 pub mod names;
 pub mod request;
-pub mod slo;
 
-pub use engine::{EngineMetrics, FinishedRequest};
+pub use engine::EngineMetrics;
 pub use family::{MetricFamily, MetricValue};
 pub use histogram::Histogram;
 pub use kv::KvSlotSeconds;
 pub use names::EngineGauges;
-pub use request::RequestMetrics;
-pub use slo::Slo;
+pub use request::{RequestMetrics, RequestShape};

@@ -6,6 +6,7 @@ use super::engine::{EngineMetrics, REASONS};
 use super::family::{MetricFamily, MetricValue};
 use super::histogram::Histogram;
 use super::kv::KvSlotSeconds;
+use crate::engine::step_costs::StepRecord;
 use crate::sched::CacheMetrics;
 
 /// What an engine is doing now, for [`EngineMetrics::families`].
@@ -25,6 +26,8 @@ pub struct EngineGauges {
     pub block_size: usize,
     /// Blocks for layers that attend to everything, the null block included.
     pub num_blocks: usize,
+    /// The step finished last, where steps are predicted.
+    pub last_step: Option<StepRecord>,
 }
 
 impl EngineMetrics {
@@ -181,25 +184,53 @@ impl EngineMetrics {
             "Of the held KV slots those without a token, times seconds: their share is the waste.",
             MetricValue::Sum(now.kv_slot_seconds.unused),
         );
+        if let Some(step) = &now.last_step {
+            family(
+                "twoclock:step_arithmetic_intensity",
+                "Operations a byte of the step finished last: under the ridge it waits for memory.",
+                MetricValue::Gauge(step.flops / step.bytes.max(1.0)),
+            );
+            family(
+                "twoclock:step_achieved_flops",
+                "Operations a second of the step finished last, its place under the roof.",
+                MetricValue::Gauge(step.flops / step.measured.max(1e-9)),
+            );
+            family(
+                "twoclock:step_achieved_bytes_per_second",
+                "Bytes a second of device memory that the step finished last moved.",
+                MetricValue::Gauge(step.bytes / step.measured.max(1e-9)),
+            );
+            family(
+                "twoclock:step_predicted_seconds",
+                "What the step finished last was predicted to take.",
+                MetricValue::Gauge(step.predicted),
+            );
+            family(
+                "twoclock:step_measured_seconds",
+                "What the step finished last took.",
+                MetricValue::Gauge(step.measured),
+            );
+        }
         families
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{FinishedRequest, RequestMetrics, Slo};
+    use super::super::{RequestMetrics, RequestShape};
     use super::*;
+    use crate::sched::ServiceLevel;
     use crate::types::FinishReason;
     use std::time::Duration;
 
     #[test]
     fn a_life_is_counted_once() {
         let ms = Duration::from_millis;
-        let slo = Slo {
-            ttft: Some(ms(300)),
-            tpot: Some(ms(50)),
-        };
-        let mut engine = EngineMetrics::new(1000, slo);
+        let mut engine = EngineMetrics::new(1000);
+        engine.set_service_level(ServiceLevel {
+            ttft: Some(0.3),
+            tpot: Some(0.05),
+        });
         for (first, reason) in [
             (200, Some(FinishReason::Length)),
             (400, Some(FinishReason::Stop)),
@@ -212,14 +243,12 @@ mod tests {
                 let since = metrics.record_token(ms(now));
                 engine.record_token(&metrics, since);
             }
-            engine.record_finished(&FinishedRequest {
-                metrics: &metrics,
-                now: ms(first + 60),
-                reason,
+            let shape = RequestShape {
                 num_prompt_tokens: 30,
                 max_tokens: 3,
                 n: 1,
-            });
+            };
+            engine.record_finished(&metrics, &shape, ms(first + 60), reason);
         }
         engine.record_step(90);
         let families = engine.families(&EngineGauges::default());

@@ -1,5 +1,6 @@
 //! When things happened to one request, and the spans made of it. Knows no other request.
 
+use crate::sched::ServiceLevel;
 use std::time::Duration;
 
 /// The times of one request.
@@ -82,6 +83,33 @@ impl RequestMetrics {
     }
 }
 
+impl RequestMetrics {
+    /// Whether a request that ended kept every bound of a service level: goodput counts those that
+    /// did (Zhong et al., `DistServe`, OSDI 2024). One without a token kept no bound on its first.
+    pub fn meets(&self, level: &ServiceLevel) -> bool {
+        let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
+        let ttft = level
+            .ttft
+            .is_none_or(|most| seconds(self.ttft()).is_some_and(|ttft| ttft <= most));
+        // A single token has no pace to keep.
+        let tpot = level
+            .tpot
+            .is_none_or(|most| seconds(self.tpot()).is_none_or(|tpot| tpot <= most));
+        ttft && tpot
+    }
+}
+
+/// What a request asked for, as far as it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestShape {
+    /// Tokens of its prompt.
+    pub num_prompt_tokens: usize,
+    /// Most tokens it might draw; 0 where it draws none.
+    pub max_tokens: usize,
+    /// Answers asked for with it.
+    pub n: usize,
+}
+
 fn span(from: Option<Duration>, to: Option<Duration>) -> Option<Duration> {
     Some(to?.saturating_sub(from?))
 }
@@ -89,6 +117,21 @@ fn span(from: Option<Duration>, to: Option<Duration>) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_bounds_of_a_service_level_count() {
+        let ms = Duration::from_millis;
+        let level = |ttft, tpot| ServiceLevel { tpot, ttft };
+        let mut metrics = RequestMetrics::new(ms(0));
+        assert!(metrics.meets(&level(None, None)));
+        assert!(!metrics.meets(&level(Some(1.0), None)));
+        metrics.record_token(ms(100));
+        assert!(metrics.meets(&level(Some(0.1), Some(0.001))));
+        metrics.record_token(ms(120));
+        assert!(metrics.meets(&level(Some(0.1), Some(0.02))));
+        assert!(!metrics.meets(&level(Some(0.099), Some(0.02))));
+        assert!(!metrics.meets(&level(Some(0.1), Some(0.019))));
+    }
 
     #[test]
     fn first_and_later_tokens_are_told_apart() {
