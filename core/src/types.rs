@@ -16,7 +16,7 @@ use std::fmt;
 pub type TokenId = u32;
 
 /// Names one request for as long as the engine lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
 impl fmt::Display for RequestId {

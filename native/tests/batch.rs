@@ -120,7 +120,7 @@ fn every_line_gets_its_answer() {
             text(
                 "list",
                 json!({"prompt": ["a", "b"], "n": 2, "stop": ["zz"], "bad_words": ["cat"],
-                "min_tokens": 2, "cache_salt": "mine"}),
+                "min_tokens": 2, "cache_salt": "mine", "priority": -1}),
             ),
             text("ids", json!({"prompt": [1, 2, 3], "max_tokens": 0})),
             text(

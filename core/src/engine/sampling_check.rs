@@ -13,6 +13,9 @@ const MAX_TEMPERATURE: f32 = 1e30;
 /// Most answers to one request, as OpenAI's protocol has it.
 pub(super) const MAX_ANSWERS: usize = 128;
 
+/// Highest and, below 0, lowest priority.
+const MAX_PRIORITY: i32 = 100;
+
 /// Holds parameters against a vocabulary.
 ///
 /// # Errors
@@ -64,6 +67,9 @@ pub(super) fn check(params: &SamplingParams, vocab_size: usize) -> Result<(), Re
             "an empty string".into(),
             "strings of at least a letter",
         );
+    }
+    if !(-MAX_PRIORITY..=MAX_PRIORITY).contains(&p.priority) {
+        return invalid("priority", p.priority.to_string(), "from -100 to 100");
     }
     if p.min_tokens > p.max_tokens {
         let value = format!("{} with max_tokens {}", p.min_tokens, p.max_tokens);

@@ -17,7 +17,7 @@ pub(super) enum Beginning {
 }
 
 impl Scheduler {
-    /// Lets in those that wait, oldest first, as long as there is room for them.
+    /// Lets in those that wait, in their order, as long as there is room for them.
     pub(super) fn admit_waiting(
         &mut self,
         budget: &mut StepBudget,
@@ -40,7 +40,7 @@ impl Scheduler {
                     request.awaits_prompt = true;
                     request.status = RequestStatus::Running;
                     self.waiting.pop_front();
-                    self.running.push(id);
+                    self.run(id);
                     continue;
                 }
             };
@@ -76,7 +76,7 @@ impl Scheduler {
             let fits = end > start && self.kv.allocate_slots(id, start..end);
             assert!(fits, "a part of what fits does not fit");
             self.waiting.pop_front();
-            self.running.push(id);
+            self.run(id);
             budget.take(&self.requests[&id], start, end - start);
             scheduled.push(self.share(id, end - start));
         }

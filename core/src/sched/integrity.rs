@@ -2,6 +2,7 @@
 
 use super::request::RequestStatus;
 use super::scheduler::Scheduler;
+use crate::types::RequestId;
 
 impl Scheduler {
     /// Checks everything that must hold at any moment.
@@ -18,10 +19,17 @@ impl Scheduler {
         self.swap.check_integrity(|id| self.running.contains(&id))?;
         self.reservations
             .check_integrity(|id| self.running.contains(&id))?;
-        let order: Vec<_> = self.running.iter().chain(&self.waiting).collect();
-        if !order.is_sorted() {
-            return Err(format!("requests are out of order of arrival: {order:?}"));
+        let rank = |id: &&RequestId| self.requests.get(*id).map(|request| request.rank);
+        if !self.running.iter().is_sorted_by_key(|id| rank(&id))
+            || !self.waiting.iter().is_sorted_by_key(|id| rank(&id))
+        {
+            let (running, waiting) = (&self.running, &self.waiting);
+            return Err(format!(
+                "requests are out of order: {running:?}, {waiting:?}"
+            ));
         }
+        let mut order: Vec<_> = self.running.iter().chain(&self.waiting).collect();
+        order.sort_unstable();
         if order.len() != self.requests.len() || order.windows(2).any(|w| w[0] == w[1]) {
             return Err(format!(
                 "{} requests, but {order:?} in the queues",

@@ -22,6 +22,7 @@ pub mod metrics;
 pub mod model_shape;
 pub mod output;
 mod preemption;
+pub mod rank;
 pub mod request;
 pub mod reservation;
 pub mod scheduler;
@@ -57,6 +58,7 @@ pub use output::{
     BlockCopy, ModelRunnerOutput, PLACEHOLDER_TOKEN, PoolShare, ScheduledSequence, SchedulerOutput,
     SequenceOutput,
 };
+pub use rank::STEPS_A_PRIORITY;
 pub use request::{Request, RequestStatus};
 pub use reservation::Reservation;
 pub use scheduler::Scheduler;

@@ -85,7 +85,7 @@ pub struct BlockCopy {
 pub struct SchedulerOutput {
     /// Counts steps. Their outputs come in this order; what was taken back has the same number again.
     pub number: u64,
-    /// The sequences, oldest request first.
+    /// The sequences, in the order of those that run and then of those let in.
     pub scheduled: Vec<ScheduledSequence>,
     /// Pages to read out before anything is written: those of requests preempted since, whose blocks
     /// may be another's in this step already.

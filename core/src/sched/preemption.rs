@@ -41,8 +41,7 @@ impl Scheduler {
         self.preempted_ids.take_back();
     }
 
-    /// The request has left `running` already; it was the newest there, so it is now the oldest of
-    /// those that wait.
+    /// The request has left `running` already. It keeps its place in the order of all.
     ///
     /// It may be part of steps in flight. They go on writing into its pages before anything behind
     /// them in the queue reads or overwrites those, and the tokens they draw are its own as ever.
@@ -67,6 +66,6 @@ impl Scheduler {
         (request.num_computed_tokens, request.num_scheduled_tokens) = (0, 0);
         request.awaits_prompt = false;
         request.status = RequestStatus::Preempted;
-        self.waiting.push_front(id);
+        self.wait(id);
     }
 }

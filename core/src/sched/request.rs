@@ -2,6 +2,7 @@
 
 use super::block_hash::BlockHash;
 use super::output::PoolShare;
+use super::rank::Rank;
 use crate::types::{
     FinishReason, PoolingType, RequestId, SamplingHistory, SamplingInputs, SamplingParams, TokenId,
 };
@@ -61,6 +62,8 @@ pub struct Request {
     /// The first of the requests that have this prompt in common.
     first_of_prompt: RequestId,
     pub(super) status: RequestStatus,
+    /// Its place among the others.
+    pub(super) rank: Rank,
     /// Names of its full blocks, as far as they were asked for.
     block_hashes: Vec<BlockHash>,
 }
@@ -99,6 +102,7 @@ impl Request {
             awaits_prompt: false,
             first_of_prompt: id,
             status: RequestStatus::Waiting,
+            rank: Rank::default(),
             block_hashes: Vec::new(),
         }
     }

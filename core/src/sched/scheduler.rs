@@ -9,6 +9,7 @@ use super::kv_cache_manager::KvCacheManager;
 use super::kv_group::KvGroupSpec;
 use super::metrics::CacheMetrics;
 use super::output::{ScheduledSequence, SchedulerOutput};
+use super::rank::Rank;
 use super::request::{Request, RequestStatus};
 use super::reservation::Reservations;
 use super::step_budget::StepBudget;
@@ -21,9 +22,12 @@ use std::ops::Range;
 /// The scheduler.
 ///
 /// One rule: bring every request's `num_computed_tokens` to its `num_tokens_with_spec`, running
-/// requests first, oldest first, under the step's budgets. When blocks run out the newest running
-/// request gives up its own and starts again from position 0 later. `running` followed by `waiting`
-/// is always in order of arrival, so the oldest request always advances and none starves.
+/// requests first, under the step's budgets. `running` and `waiting` are each in the order of arrival,
+/// where a level of priority counts as so many steps ([`STEPS_A_PRIORITY`]). When blocks run out the
+/// last of those that run gives up its own and starts again from position 0 later. So the first that
+/// runs always advances, the first that waits is the next to be let in, and none starves.
+///
+/// [`STEPS_A_PRIORITY`]: super::rank::STEPS_A_PRIORITY
 ///
 /// A prompt of 40 tokens under a budget of 32 takes two steps, the second of which draws a token:
 ///
@@ -207,10 +211,29 @@ impl Scheduler {
         }
         self.kv.hash_blocks(&mut request);
         let id = request.id();
+        request.rank = Rank::new(self.in_flight.end, request.params().priority, id);
         let before = self.requests.insert(id, request);
         assert!(before.is_none(), "{id} is in use");
-        self.waiting.push_back(id);
+        self.wait(id);
         Ok(())
+    }
+
+    /// Puts a request in its place among those that wait.
+    pub(super) fn wait(&mut self, id: RequestId) {
+        let rank = self.requests[&id].rank;
+        let place = self
+            .waiting
+            .partition_point(|w| self.requests[w].rank < rank);
+        self.waiting.insert(place, id);
+    }
+
+    /// Puts a request in its place among those that run.
+    pub(super) fn run(&mut self, id: RequestId) {
+        let rank = self.requests[&id].rank;
+        let place = self
+            .running
+            .partition_point(|r| self.requests[r].rank < rank);
+        self.running.insert(place, id);
     }
 
     /// Ends a request at once, whatever it is doing, and gives it back; `None` if it is over
@@ -262,7 +285,7 @@ impl Scheduler {
         }
     }
 
-    /// Schedules those that run, oldest first. Gives back whether blocks ran out.
+    /// Schedules those that run, first to last. Gives back whether blocks ran out.
     fn go_on_running(
         &mut self,
         budget: &mut StepBudget,

@@ -172,6 +172,7 @@ proptest! {
                     let params = SamplingParams {
                         cache_salt: salted.then(|| "salt".to_owned()),
                         seed,
+                        priority: (first % 5) as i32 - 2,
                         presence_penalty: f32::from(u8::from(penalized)),
                         ..r.params().clone()
                     };
@@ -234,7 +235,7 @@ proptest! {
             prop_assert!(usage.unused_slots <= usage.allocated_slots);
             prop_assert!(usage.unused_slots <= max_num_seqs * windows.len() * (block_size - 1));
         }
-        // Each step computes at least one token of the oldest request, so this many are enough
+        // Each step computes at least one token of the first that runs, so this many are enough
         // even if every other one is thrown out and starts again.
         for _ in 0..400 * (1 + live.len()) {
             if s.num_unfinished_requests() == 0 { break; }

@@ -62,6 +62,10 @@ pub struct SamplingParams {
     /// Requests share cached beginnings only with those of the same salt, so that nobody learns
     /// from the time an answer takes what others have asked.
     pub cache_salt: Option<String>,
+    /// Lower comes first, from -100 to 100. A level is worth a fixed number of steps of waiting
+    /// ([`STEPS_A_PRIORITY`](crate::sched::STEPS_A_PRIORITY)), so that nothing waits for ever; of one
+    /// level the first to come is first. It changes no token.
+    pub priority: i32,
 }
 
 impl Default for SamplingParams {
@@ -88,6 +92,7 @@ impl Default for SamplingParams {
             prompt_logprobs: None,
             n: 1,
             cache_salt: None,
+            priority: 0,
         }
     }
 }

@@ -81,6 +81,12 @@ impl<'a> Fields<'a> {
         self.read(name, "a whole number, 0 or more", read)
     }
 
+    /// A whole number, below 0 too.
+    pub fn signed(&self, name: &str) -> Result<Option<i32>, Refusal> {
+        let read = |v: &Value| i32::try_from(v.as_i64()?).ok();
+        self.read(name, "a whole number", read)
+    }
+
     /// A whole number, of which the bits count.
     pub fn seed(&self, name: &str) -> Result<Option<u64>, Refusal> {
         let read = |v: &Value| v.as_u64().or_else(|| v.as_i64().map(|i| i as u64));

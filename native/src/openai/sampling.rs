@@ -40,6 +40,7 @@ pub(super) fn read(
         ignore_eos: fields.flag("ignore_eos")? == Some(true),
         n: fields.count("n")?.unwrap_or(1),
         cache_salt: salt.map(str::to_owned),
+        priority: fields.signed("priority")?.unwrap_or(0),
         ..base
     })
 }

@@ -1,0 +1,99 @@
+//! Who comes before whom. Knows no request but by number.
+
+use crate::types::RequestId;
+
+/// Steps of waiting that a level of priority is worth: a request of priority 1 stands where one of
+/// priority 0 would that came so many steps later.
+///
+/// The place is fixed on arrival, which is the same as letting everybody grow more urgent at one rate
+/// while waiting. So a request is overtaken only by those that come within so many steps a level,
+/// however many come after: nothing starves.
+pub const STEPS_A_PRIORITY: i64 = 1024;
+
+/// A place in the order of requests: the lower comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    step: i64,
+    id: RequestId,
+}
+
+impl Rank {
+    /// The place of a request of a priority that comes when so many steps were scheduled.
+    pub(super) fn new(step: u64, priority: i32, id: RequestId) -> Self {
+        let step = i64::try_from(step).unwrap_or(i64::MAX);
+        Self {
+            step: step.saturating_add(STEPS_A_PRIORITY * i64::from(priority)),
+            id,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake_model::{FakeModel, VOCAB, config, request, scheduler};
+    use super::super::{Request, Scheduler, SchedulerConfig};
+    use super::*;
+    use crate::types::SamplingParams;
+
+    fn add(s: &mut Scheduler, id: u64, priority: i32) {
+        let plain = request(id, 30, 6);
+        let params = SamplingParams {
+            priority,
+            ignore_eos: true,
+            ..plain.params().clone()
+        };
+        let request = Request::new(RequestId(id), plain.token_ids().to_vec(), params, &[]);
+        s.add_request(request).unwrap();
+    }
+
+    /// Ids in the order in which they ended.
+    fn serve(s: &mut Scheduler, model: &mut FakeModel) -> Vec<u64> {
+        let mut over = Vec::new();
+        while s.num_unfinished_requests() > 0 {
+            let step = s.schedule();
+            let output = model.run(&step, s);
+            for update in s.update_from_output(&step, output, VOCAB as usize) {
+                if update.finished.is_some() {
+                    over.push(update.request_id.0);
+                }
+            }
+            s.check_integrity().unwrap();
+        }
+        over
+    }
+
+    #[test]
+    fn lower_priorities_come_first_and_of_one_the_first_to_come() {
+        let mut s = scheduler(SchedulerConfig {
+            max_num_seqs: 1,
+            ..config(16, 12)
+        });
+        for (id, priority) in [(0, 1), (1, 0), (2, 5), (3, 0), (4, -3), (5, 1)] {
+            add(&mut s, id, priority);
+        }
+        assert_eq!(serve(&mut s, &mut FakeModel::default()), [4, 1, 3, 0, 5, 2]);
+    }
+
+    #[test]
+    fn the_last_in_order_gives_way_whenever_it_came() {
+        // Two of them do not fit together to their ends.
+        let mut s = scheduler(config(16, 5));
+        let mut model = FakeModel::default();
+        add(&mut s, 0, 1);
+        let step = s.schedule();
+        let output = model.run(&step, &s);
+        s.update_from_output(&step, output, VOCAB as usize);
+        add(&mut s, 1, 0);
+        let over = serve(&mut s, &mut model);
+        assert_eq!(over, [1, 0]);
+        assert!(s.cache_metrics().num_preemptions_recompute > 0);
+    }
+
+    #[test]
+    fn a_level_is_worth_so_many_steps() {
+        let rank = |step, priority| Rank::new(step, priority, RequestId(step));
+        assert!(rank(0, 1) < rank(1025, 0));
+        assert!(rank(1000, 0) < rank(0, 1));
+        assert!(rank(7, 0) < rank(8, 0));
+    }
+}
