@@ -112,7 +112,11 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     /// Without one they take all there is room for, which is best where nobody waits. No answer
     /// depends on it.
     pub fn set_cost_model(&mut self, model: CostModel, slo: Option<ServiceLevel>) {
-        self.step_costs = Some(StepCosts::new(model, slo));
+        let costs = StepCosts::new(model, slo);
+        if let Some(budget) = costs.budget(self.scheduler.config().max_num_batched_tokens) {
+            self.scheduler.set_budget_policy(Box::new(budget));
+        }
+        self.step_costs = Some(costs);
         self.ledger
             .totals
             .set_service_level(slo.unwrap_or_default());

@@ -90,6 +90,36 @@ mod tests {
     }
 
     #[test]
+    fn a_prompt_that_comes_first_stops_nobody() {
+        let mut s = scheduler(config(16, 30));
+        let mut model = FakeModel::default();
+        let mut step = |s: &mut Scheduler| {
+            let step = s.schedule();
+            let output = model.run(&step, s);
+            s.update_from_output(&step, output, VOCAB as usize);
+            step.scheduled
+                .iter()
+                .map(|share| share.request_id.0)
+                .collect::<Vec<_>>()
+        };
+        add(&mut s, 0, 0);
+        add(&mut s, 1, 0);
+        for _ in 0..3 {
+            step(&mut s);
+        }
+        let params = SamplingParams {
+            priority: -1,
+            ..SamplingParams::default()
+        };
+        let long = Request::new(RequestId(2), vec![3; 100], params, &[]);
+        s.add_request(long).unwrap();
+        assert_eq!(step(&mut s), [0, 1, 2]);
+        for _ in 0..3 {
+            assert_eq!(step(&mut s), [2, 0, 1], "all of them go on");
+        }
+    }
+
+    #[test]
     fn a_level_is_worth_so_many_steps() {
         let rank = |step, priority| Rank::new(step, priority, RequestId(step));
         assert!(rank(0, 1) < rank(1025, 0));

@@ -310,7 +310,7 @@ impl Request {
         let waits = self.num_output_placeholders > 0
             && (drawn >= self.params.max_tokens
                 || self.num_tokens_with_spec() >= max_model_len
-                || self.params.draws_from_history(drawn));
+                || self.params.draws_from_history());
         match waits {
             true => 0,
             false => self.num_tokens_with_spec() - self.num_tokens_with_slots(),

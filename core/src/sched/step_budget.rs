@@ -70,7 +70,8 @@ impl Scheduler {
         let config = &self.config;
         let tokens = config.max_num_batched_tokens;
         let prefill = match &self.budget_policy {
-            None => usize::MAX,
+            // A prompt may come before others that draw tokens; it leaves each of them its own.
+            None => tokens.saturating_sub(self.num_decodes()).max(1),
             Some(policy) => {
                 let (decodes, demand) = self.loads();
                 let room = tokens.saturating_sub(decodes.len());
@@ -89,6 +90,16 @@ impl Scheduler {
     /// Whether a step that begins now lets requests in.
     pub(super) fn admits(&self) -> bool {
         self.config.batching == Batching::Continuous || self.running.is_empty()
+    }
+
+    /// Sequences that run and only want their next token.
+    fn num_decodes(&self) -> usize {
+        let running = self.running.iter().map(|id| &self.requests[id]);
+        let decoding = running.filter(|request| {
+            request.num_new_tokens(self.config.max_model_len) > 0
+                && decodes(request, request.num_tokens_with_slots())
+        });
+        decoding.count()
     }
 
     /// Decodes of those that run, and what else there is to compute.

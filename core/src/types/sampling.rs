@@ -109,9 +109,9 @@ impl SamplingParams {
             || num_output < self.min_tokens
     }
 
-    /// Whether the draw that follows `num_output` output tokens depends on which they are, beyond the
-    /// logits: the host must then know all of them before that draw is launched.
-    pub fn draws_from_history(&self, _num_output: usize) -> bool {
+    /// Whether a draw depends on which tokens were drawn before it, beyond the logits: the host must then
+    /// know all of them before that draw is launched.
+    pub fn draws_from_history(&self) -> bool {
         self.repetition_penalty != 1.0
             || self.presence_penalty != 0.0
             || self.frequency_penalty != 0.0
