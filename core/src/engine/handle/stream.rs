@@ -2,6 +2,7 @@
 //! it. What was not read yet is one piece an answer, however many steps brought it. Knows no engine.
 
 use super::mailbox::Mailbox;
+use crate::engine::output::EngineOutput;
 use crate::engine::output_processor::RequestOutput;
 use crate::error::Error;
 use crate::types::RequestId;
@@ -42,7 +43,8 @@ struct State {
     open: usize,
     error: Option<StreamError>,
     reader: Option<Waker>,
-    /// The driver was told that there is no room.
+    /// The driver was told that there is no room, and has yet to hear that there is again: only the
+    /// reader takes it back, for the request stands still until it says so.
     full: bool,
 }
 
@@ -84,7 +86,8 @@ impl Outbox {
                 state.unread.insert(output.output.index, output);
             }
         }
-        state.full = state.open > 0 && state.num_unread_tokens >= self.max_unread_tokens;
+        let no_room = state.num_unread_tokens >= self.max_unread_tokens;
+        state.full = state.open > 0 && (state.full || no_room);
         let (full, reader) = (state.full, state.reader.take());
         drop(state);
         if let Some(reader) = reader {
@@ -115,15 +118,30 @@ impl Outbox {
 
 /// Puts a later output of the same answer behind an earlier one.
 fn join(unread: &mut RequestOutput, later: RequestOutput) {
-    unread.text.push_str(&later.text);
-    let (unread, later) = (&mut unread.output, later.output);
-    unread.token_ids.extend(later.token_ids);
-    unread.logprobs.extend(later.logprobs);
-    unread.prompt_logprobs.extend(later.prompt_logprobs);
-    unread.embedding = later.embedding;
-    unread.num_cached_tokens = later.num_cached_tokens;
-    unread.finished = later.finished;
-    unread.metrics = later.metrics;
+    let RequestOutput { output, text } = later;
+    // Field by field, so that none is forgotten.
+    let EngineOutput {
+        request_id: _,
+        index: _,
+        token_ids,
+        logprobs,
+        prompt_logprobs,
+        embedding,
+        num_cached_tokens,
+        finished,
+        stop_reason,
+        metrics,
+    } = output;
+    unread.text.push_str(&text);
+    let unread = &mut unread.output;
+    unread.token_ids.extend(token_ids);
+    unread.logprobs.extend(logprobs);
+    unread.prompt_logprobs.extend(prompt_logprobs);
+    unread.embedding = embedding;
+    unread.num_cached_tokens = num_cached_tokens;
+    unread.finished = finished;
+    unread.stop_reason = stop_reason;
+    unread.metrics = metrics;
 }
 
 /// The answers to one request, piece by piece; a piece is what one answer gained since it was last

@@ -1,14 +1,17 @@
 //! Handles and their driver: streams, bounds and endings. Knows no thread: one poll after the other.
 
 use super::fake_engine::*;
-use super::{EngineHandle, Health, StreamError, SubmitError, Turn};
-use crate::engine::Prompt;
+use super::mailbox::Mailbox;
+use super::{EngineHandle, HandleOptions, Health, StreamError, SubmitError, Turn};
+use crate::engine::{EngineOutput, Prompt, RequestMetrics, RequestOutput};
 use crate::error::Error;
 use crate::sched::RequestError;
-use crate::types::{FinishReason, SamplingParams, TokenId};
+use crate::types::{FinishReason, SamplingParams, StopReason, TokenId};
 use pollster::block_on;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 #[test]
 fn streams_bring_what_the_engine_does() {
@@ -188,6 +191,70 @@ fn a_slow_reader_stops_only_itself() {
         assert_eq!(last == Turn::Ended, ends.is_some());
         assert_eq!(free_blocks(&driver), 32);
     }
+}
+
+/// A reader that reads between two answers' pieces of one step does not make the stream forget that its
+/// request was stopped.
+#[test]
+fn a_read_between_two_pieces_of_a_step_is_no_lost_wake_up() {
+    let options = HandleOptions {
+        max_waiting: 4,
+        max_unread_tokens: 8,
+    };
+    let mailbox = Arc::new(Mailbox::new(options, 4));
+    let params = SamplingParams {
+        n: 2,
+        ..SamplingParams::default()
+    };
+    let mut stream = mailbox.submit(vec![1], params).unwrap();
+    let outbox = mailbox.take().submissions.remove(0).unwrap().outbox;
+    let piece = |index, num_tokens| RequestOutput {
+        output: EngineOutput {
+            request_id: stream.id(),
+            index,
+            token_ids: vec![0; num_tokens],
+            logprobs: Vec::new(),
+            prompt_logprobs: Vec::new(),
+            embedding: None,
+            num_cached_tokens: 0,
+            finished: None,
+            stop_reason: None,
+            metrics: RequestMetrics::new(Duration::ZERO),
+        },
+        text: String::new(),
+    };
+    let [earlier, one, other] = [piece(1, 3), piece(0, 5), piece(1, 1)];
+    assert!(!outbox.push(earlier));
+    // The driver pauses the request here.
+    assert!(outbox.push(one));
+    assert!(block_on(stream.next()).is_some());
+    assert!(mailbox.take().reads.is_empty());
+    outbox.push(other);
+    assert_eq!(read(&mut stream).unwrap().len(), 1);
+    assert_eq!(mailbox.take().reads, BTreeSet::from([stream.id()]));
+}
+
+#[test]
+fn a_late_reader_is_told_the_stop_string() {
+    let expected = plain().swap_remove(2);
+    let stop = format!("{} ", expected.ids[5]);
+    let end = expected.text.find(&stop).unwrap();
+    assert!(end > 0, "more than one piece");
+    let (mut driver, handle) = engine(&SharedFate::default());
+    let (prompt, params) = request(2);
+    let params = SamplingParams {
+        stop: vec![stop.clone()],
+        ..params
+    };
+    let mut stream = handle.submit(prompt, params).unwrap();
+    while block_on(driver.turn()) == Turn::Stepped {}
+    let [piece] = &read(&mut stream).unwrap()[..] else {
+        panic!("what lies unread is one piece");
+    };
+    let piece = piece.as_ref().unwrap();
+    assert_eq!(piece.text, expected.text[..end]);
+    assert_eq!(piece.output.finished, Some(Ok(FinishReason::Stop)));
+    assert_eq!(piece.output.stop_reason, Some(StopReason::Text(stop)));
 }
 
 #[test]
