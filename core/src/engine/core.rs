@@ -144,20 +144,22 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     /// Ends a request at once: says so of each of its answers that is not over already.
     pub fn abort(&mut self, id: RequestId) -> Vec<EngineOutput> {
         let answers = self.answers_of(id).into_iter();
-        answers.filter_map(|id| self.abort_one(id)).collect()
+        answers
+            .filter_map(|id| self.end(id, FinishReason::Abort))
+            .collect()
     }
 
-    /// Ends one answer of a request at once, without a word.
-    pub(super) fn give_up(&mut self, request_id: RequestId, index: usize) {
+    /// Ends one answer of a request at its stop string, without a word.
+    pub(super) fn stop(&mut self, request_id: RequestId, index: usize) {
         let mut further = self.further_answers.iter();
         let further = further.find(|(_, answer)| **answer == (request_id, index));
         let id = further.map(|(id, _)| *id);
         if let Some(id) = id.or((index == 0).then_some(request_id)) {
-            self.abort_one(id);
+            self.end(id, FinishReason::Stop);
         }
     }
 
-    fn abort_one(&mut self, id: RequestId) -> Option<EngineOutput> {
+    fn end(&mut self, id: RequestId, reason: FinishReason) -> Option<EngineOutput> {
         let request = self
             .scheduler
             .abort(id)
@@ -169,7 +171,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             prompt_logprobs: Vec::new(),
             pooled: None,
             num_cached_tokens: request.num_cached_tokens(),
-            finished: Some(Ok(FinishReason::Abort)),
+            finished: Some(Ok(reason)),
             stop_reason: None,
         };
         Some(self.record(update))
@@ -252,7 +254,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
                 let is_its = |a: &Result<Completion, _>| matches!(a, Ok(c) if (c.request_id, c.index) == its);
                 let place = answers.iter().position(is_its);
                 if let Some(reason) = place.and_then(|place| stop(place, &output)) {
-                    self.give_up(its.0, its.1);
+                    self.stop(its.0, its.1);
                     output.stop_at(reason);
                 }
                 left -= usize::from(ours.contains(&its.0) && output.finished.is_some());

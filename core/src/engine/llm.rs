@@ -204,7 +204,7 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
             let output = self.processor.process(&self.tokenizer, output);
             if goes_on && output.output.finished.is_some() {
                 let output = &output.output;
-                self.core.give_up(output.request_id, output.index);
+                self.core.stop(output.request_id, output.index);
             }
             outputs.push(output);
         }

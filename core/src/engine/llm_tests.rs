@@ -4,6 +4,7 @@
 use super::core::EngineCore;
 use super::core_tests::model;
 use super::llm::{LlmEngine, Prompt};
+use super::metrics::MetricValue;
 use crate::clock::ManualClock;
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
@@ -230,4 +231,36 @@ fn a_stop_string_ends_the_text_and_the_request() {
             (expected, Some(Ok(FinishReason::Stop)))
         );
     }
+}
+
+/// Counts of the answers that ended, and how many of them kept the service level.
+fn ends(engine: &LlmEngine<Reciter, ManualClock>) -> (Vec<(&'static str, u64)>, u64) {
+    let families = engine.core().metrics().families(&engine.core().gauges());
+    let found = families.iter().find(|f| f.name == "vllm:request_success");
+    let MetricValue::LabelledCounter(_, reasons) = &found.unwrap().value else {
+        panic!("no counts by reason");
+    };
+    let good = engine.core().metrics().num_within_slo();
+    (reasons.clone(), good)
+}
+
+#[test]
+fn a_stop_string_counts_as_an_end_and_not_as_an_abort() {
+    let prompt = Prompt::TokenIds(vec![65]);
+    let params = SamplingParams {
+        stop: vec!["Uhr".into()],
+        n: 2,
+        max_tokens: 60,
+        ..SamplingParams::default()
+    };
+    let expected = vec![("stop", 2), ("length", 0), ("abort", 0), ("error", 0)];
+    let mut stepped = engine();
+    stepped.add_request(prompt.clone(), params.clone()).unwrap();
+    while stepped.has_unfinished_requests() {
+        block_on(stepped.step()).unwrap();
+    }
+    assert_eq!(ends(&stepped), (expected.clone(), 2));
+    let mut generated = engine();
+    block_on(generated.generate(vec![(prompt, params)])).unwrap();
+    assert_eq!(ends(&generated), (expected, 2));
 }
