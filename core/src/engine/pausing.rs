@@ -1,5 +1,5 @@
 //! Requests that nobody waits for just now: taken out of the scheduler with their tokens, and put back
-//! as newcomers. Meanwhile they hold neither blocks nor a seat, so that only they stand still; what the
+//! in their old place. Meanwhile they hold neither blocks nor a seat, so that only they stand still; what the
 //! cache still has of them is found again, and the rest is computed again from their tokens.
 
 use super::core::EngineCore;
@@ -19,7 +19,8 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         }
     }
 
-    /// Lets a paused request go on, behind those that came before; nothing happens if it is not.
+    /// Lets a paused request go on, before those that came after it; nothing happens if it is not
+    /// paused.
     pub(super) fn resume(&mut self, id: RequestId) {
         for answer in self.answers_of(id) {
             let Some(request) = self.paused.remove(&answer) else {
@@ -65,5 +66,50 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         self.further_answers.insert(new, answer);
         self.constraints.rename(old, new);
         self.ledger.rename(old, new);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::core_tests::{config, engine, prompt, served_alone};
+    use crate::sched::SchedulerConfig;
+    use pollster::block_on;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn who_was_paused_keeps_its_place() {
+        let alone = served_alone();
+        let mut engine = engine(SchedulerConfig {
+            max_num_seqs: 1,
+            ..config()
+        });
+        let ids = [1, 2, 0, 4].map(|index| {
+            let (ids, params) = prompt(index);
+            engine.add_request(ids, params).unwrap()
+        });
+        let mut tokens = BTreeMap::<_, Vec<_>>::new();
+        let mut over = Vec::new();
+        let mut step = 0;
+        while engine.has_unfinished_requests() {
+            for output in block_on(engine.step()).unwrap() {
+                let so_far = tokens.entry(output.request_id).or_default();
+                so_far.extend(output.token_ids);
+                if output.finished.is_some() {
+                    over.push(output.request_id);
+                }
+            }
+            engine.scheduler().check_integrity().unwrap();
+            step += 1;
+            // Twice, so that a second new name does no harm either.
+            match step {
+                5 | 20 => engine.pause(ids[0]),
+                10 | 30 => engine.resume(ids[0]),
+                _ => {}
+            }
+        }
+        assert_eq!(over, [ids[1], ids[0], ids[2], ids[3]]);
+        for (id, index) in ids.iter().zip([1, 2, 0, 4]) {
+            assert_eq!(tokens[id], alone[index].token_ids, "prompt {index}");
+        }
     }
 }

@@ -11,9 +11,10 @@ use crate::types::RequestId;
 pub const STEPS_A_PRIORITY: i64 = 1024;
 
 /// A place in the order of requests: the lower comes first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     step: i64,
+    /// Its first one, whatever it is called later: no two share it.
     id: RequestId,
 }
 

@@ -62,8 +62,8 @@ pub struct Request {
     /// The first of the requests that have this prompt in common.
     first_of_prompt: RequestId,
     pub(super) status: RequestStatus,
-    /// Its place among the others.
-    pub(super) rank: Rank,
+    /// Its place among the others, once it was added.
+    pub(super) rank: Option<Rank>,
     /// Names of its full blocks, as far as they were asked for.
     block_hashes: Vec<BlockHash>,
 }
@@ -102,7 +102,7 @@ impl Request {
             awaits_prompt: false,
             first_of_prompt: id,
             status: RequestStatus::Waiting,
-            rank: Rank::default(),
+            rank: None,
             block_hashes: Vec::new(),
         }
     }
@@ -154,7 +154,7 @@ impl Request {
         }
     }
 
-    /// The same with its tokens, as a newcomer of another name.
+    /// The same with its tokens under another name: a newcomer that keeps its place among the others.
     #[must_use]
     pub fn renewed(self, id: RequestId) -> Self {
         Self {

@@ -173,7 +173,8 @@ impl Scheduler {
         self.waiting.len()
     }
 
-    /// Queues a request, whose id must be larger than every earlier one.
+    /// Queues a request, whose id must be larger than every earlier one. Its place is that of its arrival,
+    /// or the one it had before it was [renewed](Request::renewed).
     ///
     /// # Errors
     /// [`RequestError::EmptyPrompt`], [`RequestError::PromptTooLong`] and
@@ -211,7 +212,8 @@ impl Scheduler {
         }
         self.kv.hash_blocks(&mut request);
         let id = request.id();
-        request.rank = Rank::new(self.in_flight.end, request.params().priority, id);
+        let newcomer = Rank::new(self.in_flight.end, request.params().priority, id);
+        request.rank.get_or_insert(newcomer);
         let before = self.requests.insert(id, request);
         assert!(before.is_none(), "{id} is in use");
         self.wait(id);
