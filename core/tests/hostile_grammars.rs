@@ -200,7 +200,8 @@ fn forms() -> Vec<(&'static str, StructuredOutput)> {
         let link = |i: usize| format!("{name}{i}: \"x\" {name}{}\n", i + 1);
         (0..n).map(link).collect::<String>() + &format!("{name}{n}: \"y\"\nstart: {name}0\n")
     };
-    let mut all = vec![
+    let mut all =
+        vec![
         ("bounds", Regex("(a{1,1000}){1,1000}".into())),
         (
             "bounds of bounds",
@@ -224,8 +225,13 @@ fn forms() -> Vec<(&'static str, StructuredOutput)> {
         ),
         (
             "one choice",
-            Choice(vec!["a".repeat(limits::MAX_CHOICE_BYTES)]),
+            Choice(vec!["a".repeat(limits::MAX_CHOICE_BYTES - 1)]),
         ),
+        (
+            "empty choices",
+            Choice(vec![String::new(); limits::MAX_CHOICE_BYTES]),
+        ),
+        ("too many empty choices", Choice(vec![String::new(); 1 << 20])),
         ("terminals", Grammar(chain(190, 'A'))),
         ("too many terminals", Grammar(chain(900, 'A'))),
         ("rules", Grammar(chain(190, 'a'))),

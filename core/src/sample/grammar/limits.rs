@@ -10,7 +10,7 @@ pub const MAX_SCHEMA_BYTES: usize = 64 << 10;
 pub const MAX_GRAMMAR_BYTES: usize = 16 << 10;
 /// Longest regular expression, bytes.
 pub const MAX_REGEX_BYTES: usize = 4 << 10;
-/// Longest list of choices, bytes of all texts.
+/// Longest list of choices, bytes of all texts and one more for each.
 pub const MAX_CHOICE_BYTES: usize = 32 << 10;
 
 /// Members of one object of a schema.

@@ -25,7 +25,7 @@ use llguidance::toktrie::{
 };
 use llguidance::{Matcher, ParserFactory};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What an id stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,9 @@ pub struct TokenText<'a> {
 pub struct GrammarCompiler {
     factory: ParserFactory,
     vocab_size: usize,
+    /// The last form compiled, as many prompts of one request may ask for one. Its beginning is kept
+    /// from the second time on, as a grammar may take much memory.
+    last: Mutex<Option<(StructuredOutput, Option<GrammarMatcher>)>>,
 }
 
 impl fmt::Debug for GrammarCompiler {
@@ -102,14 +105,32 @@ impl GrammarCompiler {
         Ok(Self {
             factory,
             vocab_size,
+            last: Mutex::new(None),
         })
     }
 
-    /// A form's grammar, at its beginning.
+    /// A form's grammar, at its beginning. One that is asked for again and again
+    /// is compiled twice.
     ///
     /// # Errors
     /// What is wrong with it, or of what it has too much.
     pub fn compile(
+        &self,
+        form: &StructuredOutput,
+    ) -> Result<GrammarMatcher, StructuredOutputError> {
+        // Only whole values are ever put there.
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let again = last.as_ref().is_some_and(|(compiled, _)| compiled == form);
+        if let Some((_, Some(matcher))) = last.as_ref().filter(|_| again) {
+            return Ok(matcher.fork());
+        }
+        *last = None;
+        let matcher = self.compile_anew(form)?;
+        *last = Some((form.clone(), again.then(|| matcher.fork())));
+        Ok(matcher)
+    }
+
+    fn compile_anew(
         &self,
         form: &StructuredOutput,
     ) -> Result<GrammarMatcher, StructuredOutputError> {
@@ -265,8 +286,9 @@ fn any_of(choices: &[String]) -> Result<String, StructuredOutputError> {
             message: "there is nothing to choose from: give at least one text".to_owned(),
         });
     }
-    let bytes = choices.iter().map(String::len).sum();
-    let what = "the length of all texts in bytes";
+    // An empty text is work too.
+    let bytes = choices.iter().map(|text| text.len() + 1).sum();
+    let what = "the length of all texts in bytes, and one more for each";
     limits::check(name, what, bytes, limits::MAX_CHOICE_BYTES)?;
     let texts = choices.iter().map(|text| regex_syntax::escape(text));
     Ok(texts.collect::<Vec<_>>().join("|"))

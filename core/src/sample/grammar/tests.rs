@@ -315,6 +315,7 @@ fn what_is_too_much_is_refused_by_its_number() {
         StructuredOutput::Grammar("start: T\nT: ".to_owned() + &["/a.*/"; 8].join(" & ")),
         StructuredOutput::Regex("a?".repeat(limits::MAX_REGEX_BYTES)),
         StructuredOutput::Choice(vec!["a".repeat(limits::MAX_CHOICE_BYTES), "b".into()]),
+        StructuredOutput::Choice(vec![String::new(); limits::MAX_CHOICE_BYTES + 1]),
     ];
     let compiler = compiler();
     for form in forms.chain(others) {
@@ -349,4 +350,22 @@ fn a_vocabulary_may_be_strange() {
     ));
     assert!(GrammarCompiler::new(limits::MAX_VOCAB + 1, &[], token).is_err());
     GrammarCompiler::new(0, &[], token).unwrap();
+}
+
+#[test]
+fn a_form_asked_for_again_stands_at_its_beginning() {
+    let compiler = compiler();
+    let choice = |text: &str| StructuredOutput::Choice(vec![text.to_owned()]);
+    for text in ["ab", "ab", "ab", "b", "ab"] {
+        let mut matcher = compiler.compile(&choice(text)).unwrap();
+        let first = matcher.mask().unwrap();
+        let mut anew = compiler.compile_anew(&choice(text)).unwrap();
+        assert_eq!(first, anew.mask().unwrap(), "{text}");
+        let id = (0..)
+            .find(|id| first[id / 32] >> (id % 32) & 1 == 1)
+            .unwrap();
+        matcher.accept(id as TokenId).unwrap();
+    }
+    let last = compiler.last.lock().unwrap();
+    assert!(last.as_ref().unwrap().1.is_none(), "the last came once");
 }
