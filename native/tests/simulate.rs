@@ -37,7 +37,9 @@ fn on(device: &str, model: &str, slo: ServiceLevel) -> Setup {
 
 fn serve(setup: &Setup, policy: Policy, trace: &str, rate: f64, n: usize) -> (Outcome, Summary) {
     let source = trace::find(trace).unwrap();
-    let requests = source.requests(n, Some(rate), setup.limits.max_model_len, 5);
+    let requests = source
+        .requests(n, Some(rate), setup.limits.max_model_len, 5)
+        .unwrap();
     let outcome = run::run(setup, policy, &requests).unwrap();
     let summary = Summary::of(&outcome, setup.slo);
     (outcome, summary)
@@ -291,6 +293,34 @@ fn the_program_serves_files_and_refuses_what_is_none() {
     assert_eq!(json["runs"][1]["requests"], 20);
     assert!(json["runs"][0]["ttft"]["p99"].as_f64().unwrap() > 0.0);
     assert!(svg.metadata().unwrap().len() > 10_000);
+    // All at once: no rate is known, and none can be had.
+    let at_once = write(
+        "at_once.jsonl",
+        &lines
+            .lines()
+            .next()
+            .unwrap()
+            .repeat(3)
+            .replace("}{", "}\n{"),
+    );
+    let at_once = [
+        "--model", &model, "--trace", &at_once, "--policy", "ridge", "--json",
+    ];
+    let (fine, text) = twoclock(&at_once);
+    assert!(fine, "{text}");
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(json["runs"][0]["offered_rate"].is_null(), "{json}");
+    let (fine, text) = twoclock(&[&at_once[..], &["--sweep-rates", "1,2"]].concat());
+    assert!(!fine && text.contains("all at once"), "{text}");
+    let windowed = write(
+        "windowed.json",
+        r#"{"model_type": "mistral", "vocab_size": 1000, "hidden_size": 512, "intermediate_size": 1024,
+            "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 2,
+            "sliding_window": 64}"#,
+    );
+    let (fine, text) = twoclock(&["--model", &windowed, "--block-size", "0"]);
+    assert!(!fine && text.contains("block_size"), "{text}");
+    assert!(!text.contains("panicked"), "{text}");
     let broken = write("broken.jsonl", &format!("{lines}{{}}\n"));
     for (args, words) in [
         (["--trace", broken.as_str()], "line 21"),
@@ -301,7 +331,7 @@ fn the_program_serves_files_and_refuses_what_is_none() {
         (["--rate", "0"], "above 0"),
         (["--requests", "0"], "no request"),
         (["--block-size", "7"], "block_size"),
-        (["--max-model-len", "0"], "--max-model-len"),
+        (["--max-model-len", "0"], "max_model_len"),
         (["--plot", "a.jpg"], ".png"),
     ] {
         let (fine, text) = twoclock(&args);

@@ -111,7 +111,7 @@ pub fn simulate(
         let mut summaries = Vec::new();
         for (index, rate) in rates.iter().enumerate() {
             let max_model_len = setup.limits.max_model_len;
-            let requests = trace.requests(options.requests, *rate, max_model_len, options.seed);
+            let requests = trace.requests(options.requests, *rate, max_model_len, options.seed)?;
             let outcome = run::run(&setup, policy, &requests)?;
             summaries.push(Summary::of(&outcome, setup.slo));
             // Steps and cache are drawn of the rate in the middle.
@@ -223,6 +223,13 @@ pub fn setup(
         shape.weight_bytes() + blocks.sum::<f64>()
     };
     let needed = 1 + limits.max_model_len.div_ceil(limits.block_size.max(1));
+    // Sizes are only computed of limits that are possible.
+    Policy::Fixed(None)
+        .config(&Limits {
+            num_blocks: needed.max(2),
+            ..limits
+        })
+        .validate()?;
     if bytes(needed) > usable {
         bail!(
             "weights of {} and keys and values of one sequence of {} tokens are {}, but of this \

@@ -42,7 +42,8 @@ struct Curve {
 impl Curve {
     /// The highest rate up to which a measure of the runs stays within `most`.
     fn rate(&self, most: f64, measure: impl Fn(&Summary) -> f64) -> Option<f64> {
-        let points = self.runs.iter().map(|run| (run.offered_rate, measure(run)));
+        let point = |run: &Summary| Some((run.offered_rate?, measure(run)));
+        let points = self.runs.iter().filter_map(point);
         rate_within(&points.collect::<Vec<_>>(), most)
     }
 
@@ -76,7 +77,8 @@ impl Lab<'_> {
             let mut runs = Vec::new();
             for step in 0..=case.rates.1 {
                 let rate = case.rates.0 * 1.5f64.powi(step);
-                let requests = source.requests(self.requests, Some(rate), max_model_len, self.seed);
+                let requests =
+                    source.requests(self.requests, Some(rate), max_model_len, self.seed)?;
                 let outcome = run::run(&setup, policy, &requests)?;
                 runs.push(Summary::of(&outcome, setup.slo));
             }
@@ -266,7 +268,7 @@ fn sarathi(lab: &Lab<'_>) -> anyhow::Result<String> {
         "Sarathi-Serve (OSDI 2024): prompts in chunks of 512, against whole ones\nLlama 3 8B, A100 80 GB, \
          lengths as Azure's conversations\n\n  policy             ITL 50/99/most ms at {:.1} req/s     \
          \u{20} req/s with ITL 99 % within 100 ms   gain of chunks\n",
-        curves[0].runs[at].offered_rate
+        curves[0].runs[at].offered_rate.unwrap_or(f64::NAN)
     );
     for curve in &curves {
         let itl = curve.runs[at].itl;

@@ -108,7 +108,7 @@ impl Plot<'_> {
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
         let points = |runs: &[Summary]| -> Vec<(f64, f64)> {
             runs.iter()
-                .map(|s| (s.offered_rate, s.normalized_latency.mean))
+                .filter_map(|s| Some((s.offered_rate?, s.normalized_latency.mean)))
                 .collect()
         };
         let all: Vec<_> = self

@@ -27,10 +27,11 @@ pub fn table(summaries: &[Summary]) -> String {
         let ms = |seconds: f64| seconds * 1e3;
         let _ = writeln!(
             text,
-            "{:13} {:>6.2} {:>7.2} {:>8.0} {:>9.4} {:>7.2}/{:>7.2} {:>6.1}/{:>6.1} \
+            "{:13} {:>6} {:>7.2} {:>8.0} {:>9.4} {:>7.2}/{:>7.2} {:>6.1}/{:>6.1} \
              {:>6.1}/{:>6.1}/{:>6.1} {:>8} {:>6.1} {:>5.1}% {:>7} {:>5.1}% {:>5.0}%",
             s.policy,
-            s.offered_rate,
+            s.offered_rate
+                .map_or("-".to_owned(), |rate| format!("{rate:.2}")),
             s.requests_per_second,
             s.output_tokens_per_second,
             s.normalized_latency.mean,

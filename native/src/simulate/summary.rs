@@ -44,8 +44,8 @@ impl Quantiles {
 pub struct Summary {
     /// Policy.
     pub policy: String,
-    /// Requests a second that came, on average.
-    pub offered_rate: f64,
+    /// Requests a second that came, on average; `None` where they came all at once.
+    pub offered_rate: Option<f64>,
     /// Requests.
     pub requests: usize,
     /// From the first arrival to the last answer's end, seconds.
@@ -115,7 +115,7 @@ impl Summary {
         let cache = outcome.cache;
         Self {
             policy: outcome.policy.to_string(),
-            offered_rate: served.len() as f64 / (last - first).max(f64::MIN_POSITIVE),
+            offered_rate: (last > first).then(|| served.len() as f64 / (last - first)),
             requests: served.len(),
             seconds,
             requests_per_second: served.len() as f64 / seconds,

@@ -54,6 +54,12 @@ pub enum TraceError {
     /// Nothing in it, or too much.
     #[error("a trace has 1 to {MAX_REQUESTS} requests, but this has {0}")]
     Length(usize),
+    /// No rate can be made of one time.
+    #[error(
+        "the {0} requests of the trace come all at once, so that they cannot come at another rate: \
+         leave out --rate and --sweep-rates, or give them different times in arrival_s"
+    )]
+    AtOnce(usize),
 }
 
 /// Most requests of a trace, and most tokens of one.
@@ -140,28 +146,33 @@ impl Trace {
     /// `n` requests of at most `max_model_len` tokens, at `rate` a second: drawn ones come as a
     /// Poisson process; of a file, whose times stand where there is no rate, the first `n`, their
     /// times stretched.
+    ///
+    /// # Errors
+    /// [`TraceError::AtOnce`] for a rate where a file's times are all one.
     pub fn requests(
         &self,
         n: usize,
         rate: Option<f64>,
         max_model_len: usize,
         seed: u64,
-    ) -> Vec<TraceRequest> {
+    ) -> Result<Vec<TraceRequest>, TraceError> {
         match self {
-            Self::Drawn(lengths) => lengths.draw(
+            Self::Drawn(lengths) => Ok(lengths.draw(
                 n,
                 rate.unwrap_or(lengths::DEFAULT_RATE),
                 max_model_len,
                 seed,
-            ),
+            )),
             Self::Listed(requests) => {
                 let mut requests = requests[..n.min(requests.len())].to_vec();
-                let last = requests.last().map_or(0.0, |last| last.arrival_s);
-                if let Some(rate) = rate.filter(|_| last > 0.0) {
-                    let stretch = requests.len() as f64 / rate / last;
+                if let (Some(rate), [first, .., last]) = (rate, &requests[..]) {
+                    if first.arrival_s == last.arrival_s {
+                        return Err(TraceError::AtOnce(requests.len()));
+                    }
+                    let stretch = requests.len() as f64 / rate / last.arrival_s;
                     requests.iter_mut().for_each(|r| r.arrival_s *= stretch);
                 }
-                requests
+                Ok(requests)
             }
         }
     }
@@ -180,6 +191,7 @@ mod tests {
             ("orca-like", 272.0, 64.5),
         ] {
             let requests = find(name).unwrap().requests(20_000, Some(4.0), 8192, 7);
+            let requests = requests.unwrap();
             let mean = |of: fn(&TraceRequest) -> usize| {
                 requests.iter().map(|r| of(r) as f64).sum::<f64>() / requests.len() as f64
             };
@@ -195,7 +207,8 @@ mod tests {
     fn medians_of_the_azure_trace_come_out() {
         let requests = find("azure-like")
             .unwrap()
-            .requests(20_001, None, 16_384, 1);
+            .requests(20_001, None, 16_384, 1)
+            .unwrap();
         let mut prompts: Vec<_> = requests.iter().map(|r| r.prompt_tokens).collect();
         prompts.sort_unstable();
         assert!((prompts[10_000] as f64 / 1020.0 - 1.0).abs() < 0.03);
@@ -204,7 +217,7 @@ mod tests {
     #[test]
     fn a_seed_is_a_trace_and_a_rate_only_stretches_it() {
         let trace = find("sharegpt-like").unwrap();
-        let draw = |rate, seed| trace.requests(50, Some(rate), 2048, seed);
+        let draw = |rate, seed| trace.requests(50, Some(rate), 2048, seed).unwrap();
         assert_eq!(draw(1.0, 3), draw(1.0, 3));
         assert_ne!(draw(1.0, 3), draw(1.0, 4));
         for (slow, fast) in draw(1.0, 3).iter().zip(draw(2.0, 3)) {
@@ -222,8 +235,15 @@ mod tests {
         assert_eq!(requests.len(), 2);
         assert_eq!(requests[1].prefix_group, Some(1));
         let listed = Trace::Listed(requests);
-        assert_eq!(listed.requests(9, None, 10, 0)[1].arrival_s, 2.5);
-        assert_eq!(listed.requests(9, Some(4.0), 10, 0)[1].arrival_s, 0.5);
+        let second = |rate| listed.requests(9, rate, 10, 0).unwrap()[1].arrival_s;
+        assert_eq!((second(None), second(Some(4.0))), (2.5, 0.5));
+        let Trace::Listed(requests) = listed else {
+            unreachable!("it was listed");
+        };
+        let at_once = Trace::Listed(vec![requests[1]; 3]);
+        let refused = at_once.requests(9, Some(4.0), 10, 0).unwrap_err();
+        assert!(matches!(refused, TraceError::AtOnce(3)), "{refused}");
+        assert_eq!(at_once.requests(9, None, 10, 0).unwrap().len(), 3);
         for (bad, words) in [
             ("", "0"),
             ("{", "line 1"),
