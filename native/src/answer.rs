@@ -53,13 +53,20 @@ pub fn answer<R: ExecuteModel, C: Clock>(
 }
 
 /// The answer for programs. Log-probabilities are natural logarithms, times milliseconds; `null`
-/// where there is none.
+/// where there is none, as of the first token of a prompt.
 pub fn as_json(answer: &TextCompletion) -> Value {
     let completion = &answer.completion;
     let milliseconds = |time: Option<std::time::Duration>| time.map(|t| t.as_secs_f64() * 1e3);
     let logprobs: Vec<_> = completion.logprobs.iter().map(logprobs_as_json).collect();
+    let of_prompt = match completion.prompt_logprobs.as_slice() {
+        [] => Value::Null,
+        rest => std::iter::once(Value::Null)
+            .chain(rest.iter().map(logprobs_as_json))
+            .collect(),
+    };
     json!({
         "prompt_ids": completion.prompt_token_ids,
+        "prompt_logprobs": of_prompt,
         "ids": completion.token_ids,
         "text": answer.text,
         "logprobs": logprobs,

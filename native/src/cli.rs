@@ -268,6 +268,10 @@ pub struct RunArgs {
     /// Report the log-probabilities of each token and of this many best ones (with --json).
     #[arg(long, value_name = "N", requires = "json")]
     pub logprobs: Option<usize>,
+    /// Report the log-probabilities of each token of the prompt but the first, which has none, and of
+    /// this many best ones in its place (with --json).
+    #[arg(long, value_name = "N", requires = "json")]
+    pub prompt_logprobs: Option<usize>,
     /// Print one JSON object when the answer is whole.
     #[arg(long, requires = "ask")]
     pub json: bool,

@@ -74,10 +74,14 @@ impl ServingLimits {
             .max_model_len
             .saturating_mul(self.max_num_seqs.clamp(1, 4));
         let tokens = self.kv_cache_tokens.unwrap_or(longest);
+        let num_blocks = tokens.div_ceil(one.block_size);
+        // A sequence that does not fit the cache could never finish.
+        let held = num_blocks.saturating_mul(one.block_size).max(1);
         SchedulerConfig {
+            max_model_len: one.max_model_len.min(held),
             max_num_seqs: self.max_num_seqs,
             max_num_batched_tokens: self.max_num_batched_tokens,
-            num_blocks: tokens.div_ceil(one.block_size).saturating_add(1),
+            num_blocks: num_blocks.saturating_add(1),
             enable_prefix_caching: self.enable_prefix_caching,
             preemption_mode: self.preemption_mode,
             swap_space_bytes: self.swap_space_bytes,
@@ -164,7 +168,18 @@ pub fn load(
     config.max_num_seqs = options.max_num_seqs.unwrap_or(config.max_num_seqs);
     config.run_ahead = options.run_ahead.unwrap_or(config.run_ahead);
     let config = match &options.serving {
-        Some(serving) => serving.widen(config),
+        Some(serving) => {
+            let asked = config.max_model_len;
+            let wide = serving.widen(config);
+            if wide.max_model_len < asked {
+                report.note(&format!(
+                    "sequences have at most {} tokens instead of {asked}, as many as the cache \
+                     holds: more --kv-cache-tokens let them be longer",
+                    wide.max_model_len
+                ));
+            }
+            wide
+        }
         None => config,
     };
     let plan = MemoryPlan::new(

@@ -260,6 +260,7 @@ fn run_model(args: &RunArgs, models: &Models<'_>) -> anyhow::Result<()> {
     let checkpoint = models.find(&args.model)?.open()?;
     options.sampling = SamplingParams {
         structured_output: form,
+        prompt_logprobs: args.prompt_logprobs,
         ..sampling_params(&args.sampling, &checkpoint.generation, args.logprobs)
     };
     run::run(&checkpoint, options, models.store, models.report)

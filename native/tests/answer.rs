@@ -1,4 +1,5 @@
-//! Answers over a model that recites: text in pieces, an interruption, a device that fails.
+//! Answers over a model that recites: text in pieces, an interruption, a device that fails; and files of
+//! requests over it.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,7 +10,12 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use serde_json::{Value, json};
 use twoclock::answer::{answer, as_json};
+use twoclock::batch::answers::Answers;
+use twoclock::batch::input::Input;
+use twoclock::batch::job::Job;
+use twoclock::batch::summary::Summary;
 use twoclock_core::clock::ManualClock;
 use twoclock_core::config::{LayerConfig, ModelConfig, RopeParameters};
 use twoclock_core::engine::{EngineCore, LlmEngine, Prompt};
@@ -18,38 +24,46 @@ use twoclock_core::runner::ExecuteModel;
 use twoclock_core::sched::{ModelRunnerOutput, SchedulerConfig, SchedulerOutput, SequenceOutput};
 use twoclock_core::text::Tokenizer;
 use twoclock_core::types::{RequestId, SamplingParams, TokenId};
+use twoclock_core::weights::GenerationDefaults;
 use twoclock_shaders::executor::ExecutorError;
 
-/// Says its ids one after the other, and fails once at number `fails_at`.
+/// Says its ids one after the other. Its device is lost once at number `fails_at`; no step with the
+/// token `refuses` works.
 struct Reciter {
     ids: Vec<TokenId>,
     fails_at: usize,
+    refuses: Option<TokenId>,
     num_prompt_tokens: BTreeMap<RequestId, usize>,
 }
+
+type Engine = LlmEngine<Reciter, ManualClock>;
 
 impl ExecuteModel for Reciter {
     type Launched = ModelRunnerOutput;
 
     async fn launch_step(&mut self, step: &SchedulerOutput) -> Result<ModelRunnerOutput> {
-        let share = &step.scheduled[0];
-        let end = share.end_position();
-        let prompt = self.num_prompt_tokens.entry(share.request_id);
-        let said = end - *prompt.or_insert(end);
-        if said == self.fails_at {
-            self.fails_at = usize::MAX;
-            return Err(Error::Executor(ExecutorError::DeviceLost("a test".into())));
-        }
-        let token_id = self.ids[said % self.ids.len()];
-        Ok(ModelRunnerOutput {
-            sequences: vec![SequenceOutput {
+        let mut sequences = Vec::new();
+        for share in &step.scheduled {
+            let end = share.end_position();
+            let prompt = self.num_prompt_tokens.entry(share.request_id);
+            let said = end - *prompt.or_insert(end);
+            if said == self.fails_at {
+                self.fails_at = usize::MAX;
+                return Err(Error::Executor(ExecutorError::DeviceLost("a test".into())));
+            }
+            if self.refuses.is_some_and(|id| share.token_ids.contains(&id)) {
+                return Err(Error::Executor(ExecutorError::Invalid("a test".into())));
+            }
+            sequences.push(SequenceOutput {
                 request_id: share.request_id,
-                token_id: Some(token_id),
+                token_id: Some(self.ids[said % self.ids.len()]),
                 logprobs: None,
                 prompt_logprobs: Vec::new(),
                 pooled: None,
                 error: None,
-            }],
-        })
+            });
+        }
+        Ok(ModelRunnerOutput { sequences })
     }
 
     async fn finish_step(&mut self, launched: ModelRunnerOutput) -> Result<ModelRunnerOutput> {
@@ -57,7 +71,15 @@ impl ExecuteModel for Reciter {
     }
 }
 
-fn engine(text: &str, fails_at: usize) -> (LlmEngine<Reciter, ManualClock>, Vec<TokenId>) {
+fn engine(text: &str, fails_at: usize) -> (Engine, Vec<TokenId>) {
+    engine_that_refuses(text, fails_at, None)
+}
+
+fn engine_that_refuses(
+    text: &str,
+    fails_at: usize,
+    refuses: Option<TokenId>,
+) -> (Engine, Vec<TokenId>) {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/tokenizer/tokenizer.json");
     let tokenizer = Tokenizer::from_json(&std::fs::read(path).unwrap(), None, None).unwrap();
@@ -85,11 +107,13 @@ fn engine(text: &str, fails_at: usize) -> (LlmEngine<Reciter, ManualClock>, Vec<
     };
     let config = SchedulerConfig {
         max_model_len: 512,
+        max_num_seqs: 2,
         ..SchedulerConfig::default()
     };
     let reciter = Reciter {
         ids: ids.clone(),
         fails_at,
+        refuses,
         num_prompt_tokens: BTreeMap::new(),
     };
     let core = EngineCore::new(reciter, ManualClock::default(), &model, config).unwrap();
@@ -157,4 +181,131 @@ fn a_failed_device_gives_the_request_up() {
     let failed = answer(&mut engine, prompt, params(100), || false, |_| ());
     assert!(matches!(failed, Err(Error::Executor(_))), "{failed:?}");
     assert!(!engine.has_unfinished_requests());
+}
+
+fn line(id: &str, prompt: Value) -> Value {
+    let body = json!({"prompt": prompt, "max_tokens": 3});
+    json!({"custom_id": id, "method": "POST", "url": "/v1/completions", "body": body})
+}
+
+/// Answers `lines` into a file of `folder`, as `twoclock batch` does.
+fn work(
+    engine: &mut Engine,
+    folder: &Path,
+    lines: &[Value],
+    interrupted: &dyn Fn() -> bool,
+    told: &dyn Fn(usize),
+) -> (anyhow::Result<()>, Summary) {
+    let text: Vec<String> = lines.iter().map(|line| format!("{line}\n")).collect();
+    let input = folder.join("in.jsonl");
+    std::fs::write(&input, text.concat()).unwrap();
+    let (mut answers, done) = Answers::open(&folder.join("out.jsonl")).unwrap();
+    let input = Input::scan(&input, &done).unwrap();
+    answers.drop_failed().unwrap();
+    let mut summary = Summary::new(input.num_done());
+    let job = Job {
+        engine,
+        template: None,
+        defaults: &GenerationDefaults::default(),
+        model: "reciter",
+        interrupted,
+        rest: &|| (),
+        told,
+    };
+    let ran = job.run(input, &mut answers, &mut summary);
+    (ran, summary)
+}
+
+/// By custom id.
+fn statuses(folder: &Path) -> BTreeMap<String, u64> {
+    let text = std::fs::read_to_string(folder.join("out.jsonl")).unwrap();
+    let lines = text
+        .lines()
+        .map(|line| -> Value { serde_json::from_str(line).unwrap() });
+    let status = |line: Value| {
+        let id = line["custom_id"].as_str().unwrap().to_owned();
+        (id, line["response"]["status_code"].as_u64().unwrap())
+    };
+    lines.map(status).collect()
+}
+
+#[test]
+fn a_step_that_fails_is_the_answer_of_its_lines_and_they_are_tried_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut engine, _) = engine_that_refuses("one two three", usize::MAX, Some(250));
+    let lines: Vec<_> = (0..9)
+        .map(|i| line(&i.to_string(), json!([if i == 4 { 250 } else { 7 + i }])))
+        .collect();
+    let (ran, summary) = work(&mut engine, folder.path(), &lines, &|| false, &|_| ());
+    ran.unwrap();
+    let first = statuses(folder.path());
+    assert_eq!(first["4"], 500);
+    // It runs beside one other at most.
+    assert!((1..=2).contains(&summary.failed), "{first:?}");
+    assert_eq!((first.len(), summary.completed), (9, 9 - summary.failed));
+    assert!(!engine.has_unfinished_requests());
+    let (mut engine, _) = engine_that_refuses("one two three", usize::MAX, None);
+    let (ran, again) = work(&mut engine, folder.path(), &lines, &|| false, &|_| ());
+    ran.unwrap();
+    assert_eq!(
+        (again.skipped, again.completed),
+        (summary.completed, summary.failed)
+    );
+    assert!(
+        statuses(folder.path())
+            .values()
+            .all(|status| *status == 200)
+    );
+}
+
+#[test]
+fn a_lost_device_ends_a_file_of_requests() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut engine, _) = engine("one two three", 1);
+    let (ran, _) = work(
+        &mut engine,
+        folder.path(),
+        &[line("a", json!([1]))],
+        &|| false,
+        &|_| (),
+    );
+    assert!(ran.unwrap_err().to_string().contains("lost"));
+    assert!(statuses(folder.path()).is_empty());
+}
+
+#[test]
+fn a_body_of_many_prompts_can_be_stopped_before_all_are_taken_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut engine, _) = engine("one two three", usize::MAX);
+    let asked = Cell::new(0);
+    let interrupted = || {
+        asked.set(asked.get() + 1);
+        asked.get() == 100
+    };
+    let lines = [
+        line("many", json!(vec![[1]; 300])),
+        line("next", json!([1])),
+    ];
+    let (ran, summary) = work(&mut engine, folder.path(), &lines, &interrupted, &|_| ());
+    ran.unwrap();
+    assert_eq!((summary.interrupted, summary.completed), (2, 0));
+    assert_eq!(asked.get(), 100);
+    assert!(!engine.has_unfinished_requests());
+    assert!(statuses(folder.path()).is_empty());
+}
+
+#[test]
+fn what_has_come_waits_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut engine, _) = engine("one two three", usize::MAX);
+    let mut lines: Vec<_> = (0..30).map(|i| line(&i.to_string(), json!([7]))).collect();
+    for line in &mut lines {
+        line["arrival_s"] = json!(0);
+    }
+    let taken = Cell::new(0);
+    let told = |over| taken.set(taken.get() + usize::from(over == 0));
+    let (ran, summary) = work(&mut engine, folder.path(), &lines, &|| false, &told);
+    ran.unwrap();
+    assert_eq!(summary.completed, 30);
+    assert_eq!(taken.get(), 4, "twice as many as are computed together");
 }

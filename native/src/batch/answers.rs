@@ -2,8 +2,8 @@
 //! program leaves a file that the next run goes on with.
 
 use std::collections::HashSet;
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -11,13 +11,41 @@ use serde_json::{Value, json};
 
 use super::input::{BatchError, Lines, without_place};
 
+/// How every id begins.
+const PREFIX: &str = "batch_req_";
 /// How every line begins.
 const BEGINNING: &[u8] = b"{\"id\":\"batch_req_";
+
+/// What comes right after the name and the status of an answer. Inside a text its quotes would be
+/// escaped, so that its first place is that one.
+const BODY: &[u8] = b",\"body\":";
 
 /// What is read of an answer again.
 #[derive(Deserialize)]
 struct Head {
+    id: String,
     custom_id: String,
+    response: ResponseHead,
+}
+
+#[derive(Deserialize)]
+struct ResponseHead {
+    status_code: u16,
+}
+
+impl Head {
+    /// Reads how an answer begins.
+    fn read(text: &[u8]) -> Result<Self, String> {
+        let end = text.windows(BODY.len()).position(|bytes| bytes == BODY);
+        let end = end.ok_or("it is no answer: there is no body")?;
+        let head = [&text[..end], b"}}"].concat();
+        serde_json::from_slice(&head).map_err(|e| format!("it is no answer: {}", without_place(&e)))
+    }
+
+    /// The request was at no fault, so that it may be answered another time.
+    fn failed(&self) -> bool {
+        self.response.status_code >= 500
+    }
 }
 
 /// A file of answers that grows.
@@ -25,12 +53,15 @@ struct Head {
 pub struct Answers {
     path: PathBuf,
     file: File,
-    lines: usize,
+    /// The highest number that an answer has.
+    last: usize,
+    /// Where the lines of status 500 or more stand: first byte and length.
+    failed: Vec<(u64, u64)>,
 }
 
 impl Answers {
-    /// Opens the file, or makes it, and tells whose answers it has. A line that was cut when it was
-    /// written is taken away.
+    /// Opens the file, or makes it, and tells whose answers it has; those of status 500 or more are
+    /// none. A line that was cut when it was written is taken away.
     ///
     /// # Errors
     /// [`BatchError`]: the host's, or a line that is no answer, as the file may be something else.
@@ -46,12 +77,14 @@ impl Answers {
             return Err(io(io::Error::other("it is no regular file")));
         }
         let mut done = HashSet::new();
+        let mut failed = Vec::new();
         let mut lines = Lines::new(path, BufReader::new(file.try_clone().map_err(io)?));
-        let (mut whole, mut end) = (0, 0);
-        while let Some((line, offset, text)) = lines.next()? {
+        let (mut last, mut end) = (0, 0);
+        while let Some(beginning) = lines.next_beginning()? {
+            let text = beginning.text;
             let wrong = |cause: String| BatchError::Line {
                 path: path.to_owned(),
-                line,
+                line: beginning.line,
                 cause,
             };
             let known = text.len().min(BEGINNING.len());
@@ -60,23 +93,70 @@ impl Answers {
                     "it is no answer of `twoclock batch`: name another file for the answers";
                 return Err(wrong(cause.into()));
             }
-            if !text.ends_with(b"\n") {
+            if !beginning.is_whole {
                 // Cut while it was written; nothing can follow it.
                 break;
             }
-            let head: Head = serde_json::from_slice(text)
-                .map_err(|e| wrong(format!("it is no answer: {}", without_place(&e))))?;
-            done.insert(head.custom_id);
-            whole = line;
-            end = offset + text.len() as u64;
+            let head = Head::read(text).map_err(wrong)?;
+            let number = head.id[PREFIX.len()..].parse();
+            let number =
+                number.map_err(|_| wrong("it is no answer: its id has no number".into()))?;
+            if head.failed() {
+                failed.push((beginning.offset, beginning.length));
+            } else {
+                done.insert(head.custom_id);
+            }
+            last = last.max(number);
+            end = beginning.offset + beginning.length;
         }
         file.set_len(end).map_err(io)?;
         let answers = Self {
             path: path.to_owned(),
             file,
-            lines: whole,
+            last,
+            failed,
         };
         Ok((answers, done))
+    }
+
+    /// Takes the answers of status 500 or more out of the file, so that others can come in their place.
+    /// Whatever ends the program meanwhile, the file is as before or as after.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn drop_failed(&mut self) -> Result<(), BatchError> {
+        if self.failed.is_empty() {
+            return Ok(());
+        }
+        let path = self.path.clone();
+        let io = |source| BatchError::Io {
+            path: path.clone(),
+            source,
+        };
+        self.file = self.without_failed().map_err(io)?;
+        self.failed.clear();
+        Ok(())
+    }
+
+    /// The file anew, without the failed answers.
+    fn without_failed(&mut self) -> io::Result<File> {
+        // The file itself, where its name is a link.
+        let path = fs::canonicalize(&self.path)?;
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(".new");
+        let new_path = path.with_file_name(name);
+        let mut new = File::create(&new_path)?;
+        new.set_permissions(self.file.metadata()?.permissions())?;
+        let mut from = 0;
+        let end = (self.file.metadata()?.len(), 0);
+        for &(offset, length) in self.failed.iter().chain([&end]) {
+            self.file.seek(SeekFrom::Start(from))?;
+            io::copy(&mut (&self.file).take(offset - from), &mut new)?;
+            from = offset + length;
+        }
+        new.sync_all()?;
+        fs::rename(&new_path, &path)?;
+        OpenOptions::new().read(true).append(true).open(&path)
     }
 
     /// Adds an answer: a status and a body.
@@ -84,13 +164,13 @@ impl Answers {
     /// # Errors
     /// The host's.
     pub fn write(&mut self, custom_id: &str, status: u16, body: &Value) -> Result<(), BatchError> {
-        self.lines += 1;
+        self.last += 1;
         let line = json!({
-            "id": format!("batch_req_{}", self.lines),
+            "id": format!("{PREFIX}{}", self.last),
             "custom_id": custom_id,
             "response": {
                 "status_code": status,
-                "request_id": format!("req_{}", self.lines),
+                "request_id": format!("req_{}", self.last),
                 "body": body,
             },
             "error": null,

@@ -17,10 +17,18 @@ Example:
 
 Each line of the input is a request as in OpenAI's batch files, for /v1/chat/completions or
 /v1/completions; \"arrival_s\" beside the body lets it wait so many seconds from the start, to replay
-real traffic. Each line of the output is an answer, in the order they were ready; what is wrong with a
-request is its answer, with status 400. Run again, the command goes on with the requests that have no
-answer yet, also after it was stopped in the middle. A request without a seed gets one from its
-custom_id. A summary with times, throughput and use of the cache goes to standard output.";
+real traffic. Read are OpenAI's fields of a body (n, stop, seed, logit_bias, logprobs, response_format
+…) and vLLM's beside them: priority, cache_salt, structured_outputs (json, json_object, regex, choice,
+grammar; also guided_…), top_k, min_p, repetition_penalty, min_tokens, stop_token_ids, bad_words,
+ignore_eos, prompt_logprobs and more. What would change the answer and is not served is refused by name;
+fields nobody knows are passed over. A body has at most 1024 answers, prompts times n.
+
+Each line of the output is an answer, in the order they were ready. What is wrong with a request is its
+answer, with status 400; where this program or its device failed, the status is 500. Run again, the
+command goes on with the requests that have no answer yet, also after it was stopped in the middle, and
+tries those with a status of 500 or more another time: their lines are taken out of the file, so that
+it has one answer a custom_id. Answers with status 400 stay as they are. A request without a seed gets
+one from its custom_id. A summary with times, throughput and use of the cache goes to standard output.";
 
 /// What `batch` takes.
 #[derive(Debug, Args)]
@@ -58,18 +66,18 @@ pub struct ServingArgs {
     #[arg(long, default_value_t = 512, value_name = "TOKENS")]
     pub max_num_batched_tokens: usize,
     /// Tokens of all sequences together whose keys and values are kept; when they run out, the newest
-    /// sequences wait [default: four of the longest sequences].
+    /// sequences wait. No sequence is longer than this [default: four of the longest sequences].
     #[arg(long, value_name = "TOKENS")]
     pub kv_cache_tokens: Option<usize>,
     /// Compute every prompt in full, also where an earlier one began alike.
     #[arg(long)]
     pub no_prefix_caching: bool,
-    /// What becomes of the keys and values of a sequence that has to wait: they are computed again, or
-    /// kept in the host's memory.
-    #[arg(long, value_enum, default_value_t = Preemption::Recompute, value_name = "recompute|swap")]
+    /// What becomes of the keys and values of a sequence that has to wait: they are computed again,
+    /// kept in the host's memory, or, with auto, what is predicted to be cheaper each time.
+    #[arg(long, value_enum, default_value_t = Preemption::Recompute, value_name = "recompute|swap|auto")]
     pub preemption_mode: Preemption,
     /// Memory of the host for the keys and values of waiting sequences, MiB (with
-    /// --preemption-mode swap).
+    /// --preemption-mode swap or auto).
     #[arg(long, default_value_t = 4096, value_name = "MIB")]
     pub swap_space: u64,
 }
@@ -81,6 +89,8 @@ pub enum Preemption {
     Recompute,
     /// Kept by the host.
     Swap,
+    /// What is predicted to be cheaper.
+    Auto,
 }
 
 impl ServingArgs {
@@ -94,6 +104,7 @@ impl ServingArgs {
             preemption_mode: match self.preemption_mode {
                 Preemption::Recompute => PreemptionMode::Recompute,
                 Preemption::Swap => PreemptionMode::Swap,
+                Preemption::Auto => PreemptionMode::Auto,
             },
             swap_space_bytes: self.swap_space.saturating_mul(1 << 20),
         }

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -43,6 +44,8 @@ pub struct Entry {
     pub line: usize,
     /// Its first byte.
     offset: u64,
+    /// Its name, hashed.
+    name: u64,
     /// Seconds from the start at which it comes; at once where it does not say.
     pub arrival: Option<f64>,
 }
@@ -63,6 +66,20 @@ pub struct Framed {
     pub body: Value,
 }
 
+/// A request's line, read again.
+#[derive(Clone, Debug)]
+pub enum Reading {
+    /// A frame.
+    Framed(Framed),
+    /// It has a name, but what stands beside that is no JSON value.
+    Unreadable {
+        /// Its name.
+        custom_id: String,
+        /// What is wrong.
+        cause: String,
+    },
+}
+
 /// What must be known of every line.
 #[derive(Deserialize)]
 struct Head {
@@ -77,6 +94,7 @@ pub struct Input {
     file: BufReader<File>,
     entries: Vec<Entry>,
     num_done: usize,
+    hasher: RandomState,
 }
 
 impl Input {
@@ -96,6 +114,7 @@ impl Input {
         let mut lines = Lines::new(path, BufReader::new(file));
         let mut entries = Vec::new();
         let mut names: HashMap<String, usize> = HashMap::new();
+        let hasher = RandomState::new();
         let mut num_done = 0;
         while let Some((line, offset, text)) = lines.next()? {
             let wrong = |cause: String| lines_error(path, line, cause);
@@ -122,6 +141,7 @@ impl Input {
             entries.push(Entry {
                 line,
                 offset,
+                name: hasher.hash_one(&head.custom_id),
                 arrival: head.arrival_s,
             });
         }
@@ -134,6 +154,7 @@ impl Input {
             file: lines.file,
             entries,
             num_done,
+            hasher,
         })
     }
 
@@ -151,7 +172,7 @@ impl Input {
     ///
     /// # Errors
     /// The file is no longer what it was.
-    pub fn read(&mut self, entry: Entry) -> Result<Framed, BatchError> {
+    pub fn read(&mut self, entry: Entry) -> Result<Reading, BatchError> {
         let io = |source| BatchError::Io {
             path: self.path.clone(),
             source,
@@ -160,12 +181,22 @@ impl Input {
         let mut text = Vec::new();
         let bounded = self.file.by_ref().take(MAX_TEXT + 1);
         { bounded }.read_until(b'\n', &mut text).map_err(io)?;
-        serde_json::from_slice(&text).map_err(|_| {
-            lines_error(
-                &self.path,
-                entry.line,
-                "it changed while it was read".into(),
-            )
+        // The name alone, as it was found: what stands beside it was not looked at then.
+        let custom_id = match serde_json::from_slice(&text) {
+            Ok(Head { custom_id, .. }) if self.hasher.hash_one(&custom_id) == entry.name => {
+                custom_id
+            }
+            _ => {
+                let changed = "it changed while it was read".into();
+                return Err(lines_error(&self.path, entry.line, changed));
+            }
+        };
+        Ok(match serde_json::from_slice(&text) {
+            Ok(framed) => Reading::Framed(framed),
+            Err(error) => Reading::Unreadable {
+                custom_id,
+                cause: format!("the line is no request: {}", without_place(&error)),
+            },
         })
     }
 }
@@ -190,7 +221,21 @@ pub(super) fn without_place(error: &serde_json::Error) -> String {
 /// A line's number, counted from 1, its first byte, and its text with its end, if it has one.
 pub(super) type Line<'a> = (usize, u64, &'a [u8]);
 
-/// The lines of a file, each bounded, with where they stand.
+/// How a line begins, which may be of any length.
+pub(super) struct Beginning<'a> {
+    /// Counted from 1.
+    pub line: usize,
+    /// Its first byte.
+    pub offset: u64,
+    /// Its bytes, its end included, if there is one.
+    pub length: u64,
+    /// It has an end.
+    pub is_whole: bool,
+    /// Its first bytes, as many as a line of requests may have.
+    pub text: &'a [u8],
+}
+
+/// The lines of a file, with where they stand.
 pub(super) struct Lines<'a> {
     path: &'a Path,
     file: BufReader<File>,
@@ -210,7 +255,45 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The next line; `None` where there is none left.
+    /// How the next line begins, past whose end the file then stands; `None` where there is none left.
+    pub(super) fn next_beginning(&mut self) -> Result<Option<Beginning<'_>>, BatchError> {
+        let path = self.path;
+        let io = |source| BatchError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        self.text.clear();
+        let bounded = self.file.by_ref().take(MAX_TEXT);
+        let read = { bounded }.read_until(b'\n', &mut self.text);
+        let mut length = read.map_err(io)? as u64;
+        let mut is_whole = self.text.ends_with(b"\n");
+        while length > 0 && !is_whole {
+            let more = self.file.fill_buf().map_err(io)?;
+            let end = more.iter().position(|byte| *byte == b'\n');
+            let skipped = end.map_or(more.len(), |end| end + 1);
+            if skipped == 0 {
+                break;
+            }
+            is_whole = end.is_some();
+            self.file.consume(skipped);
+            length += skipped as u64;
+        }
+        if length == 0 {
+            return Ok(None);
+        }
+        self.line += 1;
+        let offset = self.offset;
+        self.offset += length;
+        Ok(Some(Beginning {
+            line: self.line,
+            offset,
+            length,
+            is_whole,
+            text: &self.text,
+        }))
+    }
+
+    /// The next line, which is bounded; `None` where there is none left.
     pub(super) fn next(&mut self) -> Result<Option<Line<'_>>, BatchError> {
         self.text.clear();
         let bounded = self.file.by_ref().take(MAX_TEXT + 1);

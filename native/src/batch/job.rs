@@ -9,12 +9,13 @@ use twoclock_core::clock::Clock;
 use twoclock_core::engine::{Completion, LlmEngine, Prompt, RequestMetrics, RequestOutput};
 use twoclock_core::error::Error;
 use twoclock_core::runner::ExecuteModel;
+use twoclock_core::sched::RequestStatus;
 use twoclock_core::text::{ChatTemplate, Tokenizer};
 use twoclock_core::types::{FinishReason, RequestId, SamplingParams, TokenId};
 use twoclock_core::weights::GenerationDefaults;
 
 use super::answers::Answers;
-use super::input::{BatchError, Entry, Framed, Input};
+use super::input::{BatchError, Entry, Framed, Input, Reading};
 use super::summary::Summary;
 use crate::openai::{Asked, Choice, Endpoint, Refusal, Serving, Usage, error_body, response};
 
@@ -46,13 +47,10 @@ struct Open {
     requests: Vec<RequestId>,
     /// `n` for each request, in order.
     choices: Vec<Choice>,
-}
-
-impl Open {
-    fn is_over(&self) -> bool {
-        let mut choices = self.choices.iter();
-        choices.all(|choice| choice.completion.finish_reason.is_some())
-    }
+    /// Those of them that are not over.
+    num_left: usize,
+    /// The log-probabilities of the prompts were asked for.
+    scores_prompt: bool,
 }
 
 /// All that is going on.
@@ -63,14 +61,18 @@ struct Work<'a> {
     open: BTreeMap<usize, Open>,
     /// The line of each request, and its first choice there.
     places: BTreeMap<RequestId, (usize, usize)>,
+    /// Choices of all open lines.
+    num_choices: usize,
     num_over: usize,
+    /// Whether to stop.
+    stopped: bool,
 }
 
 impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
-    /// Answers all of `input`.
+    /// Answers all of `input`. A step that fails is the answer of the lines that took part in it.
     ///
     /// # Errors
-    /// A file's, or the device's.
+    /// A file's, or the loss of the device.
     pub fn run(
         mut self,
         mut input: Input,
@@ -82,17 +84,19 @@ impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
             summary,
             open: BTreeMap::new(),
             places: BTreeMap::new(),
+            num_choices: 0,
             num_over: 0,
+            stopped: false,
         };
         let entries = input.entries().to_vec();
         let mut entries = entries.into_iter().peekable();
         let start = self.engine.core().clock().now();
         let since = |engine: &LlmEngine<R, C>| engine.core().clock().now().saturating_sub(start);
-        // What comes at once waits in the file and not in memory.
+        // What has come waits in the file and not in memory.
         let enough = 2 * self.engine.core().scheduler().config().max_num_seqs;
         loop {
-            if (self.interrupted)() {
-                work.summary.interrupted = work.open.len() + entries.len();
+            if self.is_stopped(&mut work) {
+                work.summary.interrupted += work.open.len() + entries.len();
                 self.give_up(&work);
                 break;
             }
@@ -101,21 +105,34 @@ impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
                 Some(arrival) => arrival <= now,
                 None => true,
             };
-            while let Some(entry) = entries.next_if(|entry| {
-                comes(entry) && (entry.arrival.is_some() || work.places.len() < enough)
-            }) {
-                let framed = input.read(entry)?;
+            while !self.is_stopped(&mut work)
+                && let Some(entry) =
+                    entries.next_if(|entry| comes(entry) && work.num_choices < enough)
+            {
                 let arrival = entry.arrival.map(|s| start + Duration::from_secs_f64(s));
-                self.take_in(entry.line, framed, arrival, &mut work)?;
+                match input.read(entry)? {
+                    Reading::Framed(framed) => {
+                        self.take_in(entry.line, framed, arrival, &mut work)?;
+                    }
+                    Reading::Unreadable { custom_id, cause } => {
+                        work.refuse(&custom_id, &Refusal::of("body", cause))?;
+                    }
+                }
                 (self.told)(work.num_over);
             }
             if self.engine.has_unfinished_requests() {
-                for output in block_on(self.engine.step())? {
-                    self.deliver(output, &mut work)?;
+                match block_on(self.engine.step()) {
+                    Ok(outputs) => {
+                        for output in outputs {
+                            self.deliver(output, &mut work)?;
+                        }
+                    }
+                    Err(error) if is_loss(&error) => return Err(error.into()),
+                    Err(error) => self.fail_step(&error, &mut work)?,
                 }
             } else if entries.peek().is_none() {
                 break;
-            } else if work.places.len() < enough && !entries.peek().is_some_and(comes) {
+            } else if !work.stopped && !entries.peek().is_some_and(comes) {
                 (self.rest)();
             }
             work.summary.duration = since(self.engine);
@@ -123,6 +140,43 @@ impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
         let core = self.engine.core();
         work.summary.cache = core.scheduler().cache_metrics();
         work.summary.kv_waste = core.kv_slot_seconds().waste();
+        Ok(())
+    }
+
+    /// Whether to stop, from now on.
+    fn is_stopped(&self, work: &mut Work<'_>) -> bool {
+        // Asked no more once it said so: what comes after that is meant for others.
+        work.stopped = work.stopped || (self.interrupted)();
+        work.stopped
+    }
+
+    /// Answers the lines that took part in a step that failed; the others go on.
+    fn fail_step(&mut self, error: &Error, work: &mut Work<'_>) -> Result<(), BatchError> {
+        let scheduler = self.engine.core().scheduler();
+        let runs = |open: &Open| {
+            let n = open.choices.len() / open.requests.len().max(1);
+            let mut ids = open
+                .requests
+                .iter()
+                .flat_map(|id| (id.0..).take(n).map(RequestId));
+            ids.any(|id| {
+                let request = scheduler.request(id);
+                request.is_some_and(|request| request.status() == RequestStatus::Running)
+            })
+        };
+        let lines = work.open.iter().filter(|(_, open)| runs(open));
+        let mut lines: Vec<usize> = lines.map(|(line, _)| *line).collect();
+        if lines.is_empty() {
+            // Whoever it was: the same step would only fail again.
+            lines.extend(work.open.keys());
+        }
+        for line in lines {
+            if let Some(open) = work.close(line) {
+                self.forget(&open, work);
+                work.fail(&open.custom_id, &error.to_string())?;
+            }
+        }
+        (self.told)(work.num_over);
         Ok(())
     }
 
@@ -153,8 +207,16 @@ impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
             model: asked.model.take().unwrap_or_else(|| self.model.to_owned()),
             requests: Vec::new(),
             choices: Vec::new(),
+            num_left: 0,
+            scores_prompt: asked.params.prompt_logprobs.is_some(),
         };
         for prompt in std::mem::take(&mut asked.prompts) {
+            // A body may ask for much.
+            if self.is_stopped(work) {
+                work.summary.interrupted += 1;
+                self.forget(&open, work);
+                return Ok(());
+            }
             match self.add(prompt, &asked.params) {
                 Ok((id, ids)) => {
                     work.places.insert(id, (line, open.choices.len()));
@@ -174,6 +236,8 @@ impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
                 }
             }
         }
+        open.num_left = open.choices.len();
+        work.num_choices += open.choices.len();
         work.open.insert(line, open);
         Ok(())
     }
@@ -217,10 +281,13 @@ impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
         let choice = &mut open.choices[first + output.output.index];
         choice.text.push_str(&output.text);
         let failed = choice.completion.take(output.output).err();
-        if failed.is_none() && !open.is_over() {
-            return Ok(());
+        if failed.is_none() {
+            open.num_left -= usize::from(choice.completion.finish_reason.is_some());
+            if open.num_left > 0 {
+                return Ok(());
+            }
         }
-        let Some(open) = work.open.remove(&line) else {
+        let Some(open) = work.close(line) else {
             return Ok(());
         };
         self.forget(&open, work);
@@ -234,14 +301,31 @@ impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
 
     /// Lets the engine go of a line's requests, whatever is left of them.
     fn forget(&mut self, open: &Open, work: &mut Work<'_>) {
-        for id in &open.requests {
+        let n = open.choices.len() / open.requests.len().max(1);
+        for (index, id) in open.requests.iter().enumerate() {
             work.places.remove(id);
-            self.engine.abort(*id);
+            let mut choices = open.choices[index * n..][..n].iter();
+            // What is over is not looked for.
+            if choices.any(|choice| choice.completion.finish_reason.is_none()) {
+                self.engine.abort(*id);
+            }
         }
     }
 }
 
+/// Whether there is no device any more to go on with.
+fn is_loss(error: &Error) -> bool {
+    error.is_device_lost() || matches!(error, Error::NoOtherDevice { .. })
+}
+
 impl Work<'_> {
+    /// A line is no longer open.
+    fn close(&mut self, line: usize) -> Option<Open> {
+        let open = self.open.remove(&line)?;
+        self.num_choices -= open.choices.len();
+        Some(open)
+    }
+
     fn refuse(&mut self, custom_id: &str, refusal: &Refusal) -> Result<(), BatchError> {
         self.num_over += 1;
         self.summary.failed += 1;
@@ -290,6 +374,7 @@ impl Work<'_> {
             &open.model,
             &open.choices,
             usage,
+            open.scores_prompt,
             tokenizer,
         );
         self.answers.write(&open.custom_id, 200, &body)

@@ -62,6 +62,7 @@ pub fn run(
             None => None,
         };
         let mut engine = engine::load(checkpoint, tokenizer, options, store, report)?;
+        answers.drop_failed()?;
         interrupt::listen();
         let bar = report.counter("answering", input.entries().len());
         let job = Job {

@@ -6,6 +6,9 @@ use twoclock_core::types::StructuredOutput;
 
 use super::fields::{Fields, Refusal};
 
+/// Forms by name.
+const FORMS: [&str; 5] = ["json", "regex", "choice", "grammar", "json_object"];
+
 /// The form and the field it came in; none where the body leaves it open.
 pub(super) fn read(
     fields: &Fields<'_>,
@@ -16,7 +19,8 @@ pub(super) fn read(
         forms.extend(form.map(|form| (form, "response_format")));
     }
     if let Some(given) = fields.object("structured_outputs")? {
-        for name in ["json", "regex", "choice", "grammar", "json_object"] {
+        refuse_unknown(given)?;
+        for name in FORMS {
             let form = named(given.get(name), name, "structured_outputs")?;
             forms.extend(form.map(|form| (form, "structured_outputs")));
         }
@@ -36,6 +40,29 @@ pub(super) fn read(
         return Err(Refusal::of(second, said));
     }
     Ok(forms.pop())
+}
+
+/// Refuses what would leave an answer without the form that was asked for.
+fn refuse_unknown(given: &Map<String, Value>) -> Result<(), Refusal> {
+    let refuse = |said: String| Err(Refusal::of("structured_outputs", said));
+    // One that is off asks for nothing; and there is nothing to fall back to.
+    let asks = |(name, value): &(&String, &Value)| {
+        !value.is_null() && **value != Value::Bool(false) && *name != "disable_fallback"
+    };
+    let unknown = given.iter().filter(asks);
+    let known = FORMS.join(", ");
+    match unknown
+        .map(|(name, _)| name)
+        .find(|name| !FORMS.contains(&name.as_str()))
+    {
+        Some(name) => refuse(format!(
+            "structured_outputs.{name} is not served: there are {known}"
+        )),
+        None if given.values().all(Value::is_null) => refuse(format!(
+            "structured_outputs names no form: there are {known}"
+        )),
+        None => Ok(()),
+    }
 }
 
 fn response_format(format: &Map<String, Value>) -> Result<Option<StructuredOutput>, Refusal> {

@@ -14,8 +14,30 @@ use super::fields::{self, Fields, Refusal};
 use super::form;
 use super::sampling;
 
-/// Most prompts in one body.
-const MAX_PROMPTS: usize = 1024;
+/// Most answers to one body: prompts times `n`.
+const MAX_ANSWERS: usize = 1024;
+/// Fields of OpenAI's and vLLM's that change the answer, and are not served whatever they hold.
+const UNSERVED: [&str; 11] = [
+    "suffix",
+    "audio",
+    "allowed_token_ids",
+    "logits_processors",
+    "truncate_prompt_tokens",
+    "prompt_embeds",
+    "chat_template",
+    "documents",
+    "guided_whitespace_pattern",
+    "structural_tag",
+    "web_search_options",
+];
+/// Switches that change the answer, with the way they stand here.
+const UNSERVED_FLAGS: [(&str, bool); 5] = [
+    ("echo", false),
+    ("continue_final_message", false),
+    ("add_generation_prompt", true),
+    ("use_beam_search", false),
+    ("skip_special_tokens", true),
+];
 /// Most alternatives a position reports.
 const MAX_LOGPROBS: usize = 20;
 
@@ -112,6 +134,16 @@ impl Asked {
                 completion_prompts(&fields)?
             }
         };
+        params.prompt_logprobs = bounded(&fields, "prompt_logprobs")?;
+        if prompts.len().saturating_mul(params.n) > MAX_ANSWERS {
+            let prompts = prompts.len();
+            let said = format!(
+                "n is {} for each of {prompts} prompts, but a body has {MAX_ANSWERS} answers at most",
+                params.n
+            );
+            let param = if prompts > MAX_ANSWERS { "prompt" } else { "n" };
+            return Err(Refusal::of(param, said));
+        }
         // The engine's bound is that of the context; the number itself means no more.
         params.max_tokens = params.max_tokens.min(serving.max_model_len);
         Ok(Self {
@@ -146,8 +178,13 @@ impl Asked {
 /// Refuses what would change the answer and is not there.
 fn refuse_unserved(endpoint: Endpoint, fields: &Fields<'_>) -> Result<(), Refusal> {
     let refuse = |name: &str| Err(Refusal::of(name, format!("{name} is not served yet")));
-    for name in ["suffix", "audio"] {
+    for name in UNSERVED {
         if fields.get(name).is_some() {
+            return refuse(name);
+        }
+    }
+    for (name, served) in UNSERVED_FLAGS {
+        if fields.flag(name)?.is_some_and(|flag| flag != served) {
             return refuse(name);
         }
     }
@@ -157,8 +194,13 @@ fn refuse_unserved(endpoint: Endpoint, fields: &Fields<'_>) -> Result<(), Refusa
             return refuse(name);
         }
     }
-    if endpoint == Endpoint::Completions && fields.flag("echo")? == Some(true) {
-        return refuse("echo");
+    // What each endpoint does where it is not asked.
+    let adds = endpoint == Endpoint::Completions;
+    if fields
+        .flag("add_special_tokens")?
+        .is_some_and(|flag| flag != adds)
+    {
+        return refuse("add_special_tokens");
     }
     let n = fields.count("n")?.unwrap_or(1);
     if fields.count("best_of")?.is_some_and(|best| best != n) {
@@ -267,8 +309,5 @@ fn completion_prompts(fields: &Fields<'_>) -> Result<Vec<Prompt>, Refusal> {
         }
         _ => return refuse(must),
     };
-    if prompts.len() > MAX_PROMPTS {
-        return refuse(&format!("prompt has over {MAX_PROMPTS} prompts"));
-    }
     Ok(prompts)
 }

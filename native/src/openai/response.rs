@@ -34,7 +34,10 @@ impl Usage {
     }
 }
 
-/// The body of a whole answer; `created` is in seconds of the epoch.
+/// The body of a whole answer; `created` is in seconds of the epoch. With `scores_prompt` it has the
+/// prompt's log-probabilities in vLLM's form and places: of a chat beside its choices, else in the
+/// first choice of each prompt.
+#[expect(clippy::too_many_arguments, reason = "each is a part of the body")]
 pub fn body(
     endpoint: Endpoint,
     id: &str,
@@ -42,8 +45,11 @@ pub fn body(
     model: &str,
     choices: &[Choice],
     usage: Usage,
+    scores_prompt: bool,
     tokenizer: &Tokenizer,
 ) -> Value {
+    let first = choices.first().filter(|_| scores_prompt);
+    let of_chat = first.map(|choice| prompt_logprobs(choice, tokenizer));
     let choices: Vec<Value> = choices
         .iter()
         .enumerate()
@@ -66,6 +72,11 @@ pub fn body(
                 (Endpoint::Completions, _) => completion_logprobs(choice, tokenizer),
             };
             value.insert("logprobs".into(), logprobs);
+            if endpoint == Endpoint::Completions {
+                let scored = scores_prompt && completion.index == 0;
+                let scores = scored.then(|| prompt_logprobs(choice, tokenizer));
+                value.insert("prompt_logprobs".into(), json!(scores));
+            }
             let reason = completion.finish_reason.map(|reason| reason.as_str());
             value.insert("finish_reason".into(), json!(reason));
             let stop = completion.stop_reason.as_ref().map(stop_reason_as_json);
@@ -77,14 +88,18 @@ pub fn body(
         Endpoint::Chat => "chat.completion",
         Endpoint::Completions => "text_completion",
     };
-    json!({
+    let mut body = json!({
         "id": id,
         "object": object,
         "created": created,
         "model": model,
         "choices": choices,
         "usage": usage.as_json(),
-    })
+    });
+    if endpoint == Endpoint::Chat {
+        body["prompt_logprobs"] = json!(of_chat);
+    }
+    body
 }
 
 /// The body of an error. A request's own fault is an `invalid_request_error`.
@@ -107,6 +122,28 @@ fn tokens(choice: &Choice) -> impl Iterator<Item = (TokenId, &TokenLogprobs)> {
         .iter()
         .copied()
         .zip(&completion.logprobs)
+}
+
+/// Of each prompt token but the first: its own and the best ones by id. A token's rank is known where
+/// it is among those.
+fn prompt_logprobs(choice: &Choice, tokenizer: &Tokenizer) -> Value {
+    let completion = &choice.completion;
+    let scored = completion.prompt_token_ids.iter().skip(1).copied();
+    let positions = scored.zip(&completion.prompt_logprobs).map(|(id, scores)| {
+        let rank = |id| scores.top.iter().position(|(best, _)| *best == id);
+        let best = scores.top.iter().copied().filter(|(best, _)| *best != id);
+        let all = std::iter::once((id, scores.logprob)).chain(best);
+        let all = all.map(|(id, logprob)| {
+            let one = json!({
+                "logprob": logprob,
+                "rank": rank(id).map(|above| above + 1),
+                "decoded_token": spelled(id, tokenizer),
+            });
+            (id.to_string(), one)
+        });
+        Value::Object(all.collect())
+    });
+    std::iter::once(Value::Null).chain(positions).collect()
 }
 
 fn chat_logprobs(choice: &Choice, tokenizer: &Tokenizer) -> Value {
