@@ -1,6 +1,7 @@
 //! The step loop over token ids. Knows no text, and of the model only what its runner says and how
 //! far its vocabulary and context reach.
 
+use super::awaited::Awaited;
 use super::completion::Completion;
 use super::constraints::Constraints;
 use super::in_flight::InFlight;
@@ -8,6 +9,7 @@ use super::ledger::Ledger;
 use super::metrics::{EngineGauges, EngineMetrics, KvSlotSeconds, RequestShape};
 pub use super::output::EngineOutput;
 use super::pooling::Pooling;
+use super::recovery::Recovery;
 use super::sampling_check::{self, MAX_ANSWERS};
 use super::step_costs::StepCosts;
 use crate::clock::Clock;
@@ -19,7 +21,7 @@ use crate::sched::{
     SchedulerConfig,
 };
 use crate::types::{FinishReason, RequestId, SamplingParams, StopReason, TokenId};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// An engine: a scheduler, a runner and a clock.
@@ -189,6 +191,13 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     /// The device's. No request is lost: the steps in flight are taken back, and the next call
     /// computes them again. So it does where the future of a call is dropped.
     pub async fn step(&mut self) -> Result<Vec<EngineOutput>> {
+        let mut outputs = self.compute_step().await?;
+        outputs.splice(..0, self.undelivered.drain(..));
+        Ok(outputs)
+    }
+
+    /// A step, without what others brought.
+    pub(super) async fn compute_step(&mut self) -> Result<Vec<EngineOutput>> {
         if self.in_flight.len() < self.scheduler.num_steps_in_flight() {
             self.give_up_steps_in_flight();
         }
@@ -201,28 +210,29 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         }
         let mut outputs = finished?;
         outputs.retain(EngineOutput::has_news);
-        outputs.splice(..0, self.undelivered.drain(..));
         Ok(outputs)
     }
 
     /// Adds requests and steps until all of them are answered, in their order, `n` answers each
-    /// (one where `n` itself is refused). One that is refused or fails costs the others nothing; what is brought meanwhile to requests added before comes
-    /// out of the next [`step`](Self::step).
+    /// (one where `n` itself is refused). One that is refused or fails costs the others nothing; what is
+    /// brought meanwhile to requests added before comes out of the next [`step`](Self::step).
     ///
     /// # Errors
-    /// The device's; the requests added here are then aborted.
+    /// The device's. The requests added here are then aborted, as they are where the future is dropped.
     pub async fn generate(
         &mut self,
         requests: Vec<(Vec<TokenId>, SamplingParams)>,
     ) -> Result<Vec<Result<Completion, RequestError>>> {
-        self.generate_until(requests, |_, _| None).await
+        self.generate_until(requests, &mut Recovery::none(), |_, _| None)
+            .await
     }
 
-    /// As [`generate`](Self::generate); an answer ends where `stop` says so of its place and what a
-    /// step brought it.
+    /// As [`generate`](Self::generate), through lost devices; an answer ends where `stop` says so of its
+    /// place and what a step brought it.
     pub(super) async fn generate_until(
         &mut self,
         requests: Vec<(Vec<TokenId>, SamplingParams)>,
+        recovery: &mut Recovery<R>,
         mut stop: impl FnMut(usize, &EngineOutput) -> Option<StopReason>,
     ) -> Result<Vec<Result<Completion, RequestError>>> {
         let mut answers: Vec<Result<Completion, RequestError>> = Vec::new();
@@ -235,43 +245,28 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
                 Ok(Completion::new(id, index, prompt.clone(), metrics))
             }));
         }
-        let mut others = std::mem::take(&mut self.undelivered);
-        let ours: BTreeSet<_> = answers.iter().flatten().map(|c| c.request_id).collect();
         let mut left = answers.iter().flatten().count();
+        let mut awaited = Awaited::new(self, answers.iter().flatten().map(|c| c.request_id));
         while left > 0 {
-            let outputs = match self.step().await {
-                Ok(outputs) => outputs,
-                Err(error) => {
-                    self.undelivered = others;
-                    for id in ours {
-                        self.abort(id);
-                    }
-                    return Err(error);
-                }
-            };
-            for mut output in outputs {
+            for mut output in awaited.step(recovery).await? {
                 let its = (output.request_id, output.index);
                 let is_its = |a: &Result<Completion, _>| matches!(a, Ok(c) if (c.request_id, c.index) == its);
                 let place = answers.iter().position(is_its);
-                if let Some(reason) = place.and_then(|place| stop(place, &output)) {
-                    self.stop(its.0, its.1);
+                let place = place.expect("an answer is given until it is over");
+                if let Some(reason) = stop(place, &output) {
+                    awaited.stop(its.0, its.1);
                     output.stop_at(reason);
                 }
-                left -= usize::from(ours.contains(&its.0) && output.finished.is_some());
-                match place {
-                    Some(place) => {
-                        let answer = &mut answers[place];
-                        if let Ok(completion) = answer
-                            && let Err(error) = completion.take(output)
-                        {
-                            *answer = Err(error);
-                        }
-                    }
-                    None => others.push(output),
+                left -= usize::from(output.finished.is_some());
+                let answer = &mut answers[place];
+                if let Ok(completion) = answer
+                    && let Err(error) = completion.take(output)
+                {
+                    *answer = Err(error);
                 }
             }
         }
-        self.undelivered = others;
+        drop(awaited);
         Ok(answers)
     }
 

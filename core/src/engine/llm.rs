@@ -5,13 +5,14 @@ use super::completion::Completion;
 use super::core::{EngineCore, EngineOutput, num_answers};
 use super::output_processor::{OutputProcessor, RequestOutput, TextStream};
 use super::pooling::Embedding;
-use super::recovery::{AnyFactory, RetryPolicy, RunnerFactory};
+use super::recovery::{Recovery, RetryPolicy, RunnerFactory};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::runner::ExecuteModel;
 use crate::sample::grammar::TokenText;
 use crate::text::{RenderedPrompt, TextError, Tokenizer};
 use crate::types::{PoolingParams, RequestId, SamplingParams, TokenId};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What a request continues.
@@ -54,10 +55,7 @@ pub struct LlmEngine<R: ExecuteModel, C> {
     core: EngineCore<R, C>,
     tokenizer: Arc<Tokenizer>,
     processor: OutputProcessor,
-    factory: Option<Box<dyn AnyFactory<R>>>,
-    retry: RetryPolicy,
-    /// Devices asked for since a step last succeeded.
-    attempts: usize,
+    recovery: Recovery<R>,
 }
 
 impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
@@ -70,21 +68,18 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
             core,
             tokenizer,
             processor: OutputProcessor::new(),
-            factory: None,
-            retry: RetryPolicy::default(),
-            attempts: 0,
+            recovery: Recovery::none(),
         }
     }
 
-    /// Says where another runner comes from when a device is lost. [`step`](Self::step) then goes on
-    /// by itself, with the same tokens as if nothing had been.
+    /// Says where another runner comes from when a device is lost. [`step`](Self::step),
+    /// [`generate`](Self::generate) and [`embed`](Self::embed) then go on by themselves, with the same tokens as if nothing had been.
     #[must_use]
     pub fn with_factory<F>(mut self, factory: F, retry: RetryPolicy) -> Self
     where
         F: RunnerFactory<Runner = R> + 'static,
     {
-        self.factory = Some(Box::new(factory));
-        self.retry = retry;
+        self.recovery = Recovery::new(factory, retry);
         self
     }
 
@@ -156,9 +151,7 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
     pub async fn step(&mut self) -> Result<Vec<RequestOutput>> {
         loop {
             match self.try_step().await {
-                Err(error) if error.is_device_lost() && self.factory.is_some() => {
-                    self.recover(error).await?;
-                }
+                Err(error) if error.is_device_lost() => self.recover(error).await?,
                 other => return other,
             }
         }
@@ -169,42 +162,26 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
     /// # Errors
     /// There is no factory, or it was tried as often as the policy has it.
     pub(super) async fn recover(&mut self, lost: Error) -> Result<()> {
-        let mut last = lost;
-        let Some(factory) = &mut self.factory else {
-            return Err(last);
-        };
-        // The device's memory must be free for the next one.
-        self.core.runner_mut().release();
-        while self.attempts < self.retry.max_attempts {
-            if let Some(span) = self.retry.wait_before(self.attempts) {
-                factory.wait(span).await;
-            }
-            self.attempts += 1;
-            match factory.create().await {
-                Ok(runner) => {
-                    self.core.replace_runner(runner);
-                    return Ok(());
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(Error::NoOtherDevice {
-            attempts: self.attempts,
-            last: Box::new(last),
-        })
+        self.recovery.replace_runner(&mut self.core, lost).await
     }
 
     /// One step, without another device when this one is lost.
     pub(super) async fn try_step(&mut self) -> Result<Vec<RequestOutput>> {
         let mut outputs = Vec::new();
         let brought = self.core.step().await?;
-        self.attempts = 0;
+        self.recovery.succeeded();
+        let mut stopped = BTreeSet::new();
         for output in brought {
+            let its = (output.request_id, output.index);
+            if stopped.contains(&its) {
+                // Computed while a call of its own was waited for, before anybody saw the stop string.
+                continue;
+            }
             let goes_on = output.finished.is_none();
             let output = self.processor.process(&self.tokenizer, output);
             if goes_on && output.output.finished.is_some() {
-                let output = &output.output;
-                self.core.stop(output.request_id, output.index);
+                self.core.stop(its.0, its.1);
+                stopped.insert(its);
             }
             outputs.push(output);
         }
@@ -231,15 +208,7 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
                 Err(error) => refused.push(Some(error)),
             }
         }
-        let embeddings = loop {
-            match self.core.embed(requests.clone()).await {
-                Err(error) if error.is_device_lost() && self.factory.is_some() => {
-                    self.recover(error).await?;
-                }
-                other => break other?,
-            }
-        };
-        self.attempts = 0;
+        let embeddings = self.core.embed_with(requests, &mut self.recovery).await?;
         let mut embeddings = embeddings.into_iter();
         let answers = refused.into_iter().map(|refused| match refused {
             Some(error) => Err(error.into()),
@@ -249,7 +218,8 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
     }
 
     /// Steps until all these prompts are answered, in their order, as [`EngineCore::generate`]; one
-    /// that is no tokens has one answer, its error.
+    /// that is no tokens has one answer, its error. A lost device is replaced as in
+    /// [`step`](Self::step).
     ///
     /// # Errors
     /// The device's, as a whole; a prompt's own in its place.
@@ -280,7 +250,8 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
             text.push_str(&piece);
             stopped
         };
-        let answers = self.core.generate_until(requests, stop).await?;
+        let recovery = &mut self.recovery;
+        let answers = self.core.generate_until(requests, recovery, stop).await?;
         let mut answers = answers.into_iter().zip(streams);
         let mut texts = Vec::new();
         for expected in expected {

@@ -233,6 +233,26 @@ fn a_stop_string_ends_the_text_and_the_request() {
     }
 }
 
+/// Its tokens came while another call was waited for: none of them is told behind the stop string.
+#[test]
+fn nothing_follows_a_stop_string_whoever_stepped() {
+    let mut engine = engine();
+    let prompt = Prompt::TokenIds(vec![65]);
+    let params = SamplingParams {
+        stop: vec!["Uhr".into()],
+        ..SamplingParams::default()
+    };
+    engine.add_request(prompt.clone(), params).unwrap();
+    let other = vec![(prompt, SamplingParams::default())];
+    block_on(engine.generate(other)).unwrap();
+    let outputs = block_on(engine.step()).unwrap();
+    let text: String = outputs.iter().map(|output| output.text.as_str()).collect();
+    assert_eq!(text, " Zwölf ");
+    let ends = outputs.iter().filter(|o| o.output.finished.is_some());
+    assert_eq!(ends.count(), 1);
+    assert!(!engine.has_unfinished_requests());
+}
+
 /// Counts of the answers that ended, and how many of them kept the service level.
 fn ends(engine: &LlmEngine<Reciter, ManualClock>) -> (Vec<(&'static str, u64)>, u64) {
     let families = engine.core().metrics().families(&engine.core().gauges());

@@ -3,6 +3,7 @@
 //! Owns the loop and its bookkeeping. Knows neither how a step is chosen (`sched`) nor how it is
 //! computed (`runner`), no thread and no protocol.
 
+mod awaited;
 pub mod completion;
 mod constraints;
 pub mod core;

@@ -1,8 +1,10 @@
 //! Embeddings: requests whose prompt becomes one vector. Owns what is done with the sum of final
 //! hidden states that the model runner gives; knows neither how it is computed nor any text.
 
+use super::awaited::Awaited;
 use super::core::{EngineCore, EngineOutput};
 use super::metrics::RequestShape;
+use super::recovery::Recovery;
 use super::sampling_check::check_ids;
 use crate::clock::Clock;
 use crate::error::Result;
@@ -111,10 +113,19 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     /// the next [`step`](Self::step).
     ///
     /// # Errors
-    /// The device's; the requests added here are then aborted.
+    /// The device's. The requests added here are then aborted, as they are where the future is dropped.
     pub async fn embed(
         &mut self,
         requests: Vec<(Vec<TokenId>, PoolingParams)>,
+    ) -> Result<Vec<Result<Embedding, RequestError>>> {
+        self.embed_with(requests, &mut Recovery::none()).await
+    }
+
+    /// As [`embed`](Self::embed), through lost devices.
+    pub(super) async fn embed_with(
+        &mut self,
+        requests: Vec<(Vec<TokenId>, PoolingParams)>,
+        recovery: &mut Recovery<R>,
     ) -> Result<Vec<Result<Embedding, RequestError>>> {
         let mut answers = Vec::new();
         let mut places = BTreeMap::new();
@@ -131,31 +142,18 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
                 num_cached_tokens: 0,
             }));
         }
-        let mut others = std::mem::take(&mut self.undelivered);
+        let mut awaited = Awaited::new(self, places.keys().copied());
         while !places.is_empty() {
-            let outputs = match self.step().await {
-                Ok(outputs) => outputs,
-                Err(error) => {
-                    for id in places.into_keys() {
-                        self.abort(id);
-                    }
-                    self.undelivered = others;
-                    return Err(error);
+            for output in awaited.step(recovery).await? {
+                let place = places.get(&output.request_id).copied();
+                let place = place.expect("a prompt is embedded once");
+                if output.finished.is_some() {
+                    places.remove(&output.request_id);
                 }
-            };
-            for output in outputs {
-                match places.get(&output.request_id) {
-                    None => others.push(output),
-                    Some(&place) => {
-                        if output.finished.is_some() {
-                            places.remove(&output.request_id);
-                        }
-                        take(&mut answers[place], output);
-                    }
-                }
+                take(&mut answers[place], output);
             }
         }
-        self.undelivered = others;
+        drop(awaited);
         Ok(answers)
     }
 }

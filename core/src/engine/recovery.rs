@@ -1,7 +1,9 @@
 //! Another runner in the place of one whose device was lost. Owns how often it is tried; knows no
 //! device and no time but what the factory waits.
 
-use crate::error::Result;
+use super::core::EngineCore;
+use crate::clock::Clock;
+use crate::error::{Error, Result};
 use crate::runner::ExecuteModel;
 use std::pin::Pin;
 use std::time::Duration;
@@ -56,7 +58,7 @@ impl RetryPolicy {
 type Later<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// A [`RunnerFactory`] whose type nobody has to name.
-pub(super) trait AnyFactory<R> {
+trait AnyFactory<R> {
     fn create(&mut self) -> Later<'_, Result<R>>;
     fn wait(&mut self, span: Duration) -> Later<'_, ()>;
 }
@@ -68,6 +70,76 @@ impl<F: RunnerFactory> AnyFactory<F::Runner> for F {
 
     fn wait(&mut self, span: Duration) -> Later<'_, ()> {
         Box::pin(RunnerFactory::wait(self, span))
+    }
+}
+
+/// Where another runner comes from, if anywhere.
+pub(super) struct Recovery<R> {
+    factory: Option<Box<dyn AnyFactory<R>>>,
+    policy: RetryPolicy,
+    /// Devices asked for since a step last succeeded.
+    attempts: usize,
+}
+
+impl<R: ExecuteModel> Recovery<R> {
+    /// There is no other.
+    pub(super) fn none() -> Self {
+        Self {
+            factory: None,
+            policy: RetryPolicy::default(),
+            attempts: 0,
+        }
+    }
+
+    /// A factory makes them, as often as the policy has it.
+    pub(super) fn new<F>(factory: F, policy: RetryPolicy) -> Self
+    where
+        F: RunnerFactory<Runner = R> + 'static,
+    {
+        Self {
+            factory: Some(Box::new(factory)),
+            policy,
+            attempts: 0,
+        }
+    }
+
+    /// A step succeeded.
+    pub(super) fn succeeded(&mut self) {
+        self.attempts = 0;
+    }
+
+    /// Replaces the runner of an engine, whose device was lost in this way.
+    ///
+    /// # Errors
+    /// There is no factory, or it was tried as often as the policy has it.
+    pub(super) async fn replace_runner<C: Clock>(
+        &mut self,
+        core: &mut EngineCore<R, C>,
+        lost: Error,
+    ) -> Result<()> {
+        let mut last = lost;
+        let Some(factory) = &mut self.factory else {
+            return Err(last);
+        };
+        // The device's memory must be free for the next one.
+        core.runner_mut().release();
+        while self.attempts < self.policy.max_attempts {
+            if let Some(span) = self.policy.wait_before(self.attempts) {
+                factory.wait(span).await;
+            }
+            self.attempts += 1;
+            match factory.create().await {
+                Ok(runner) => {
+                    core.replace_runner(runner);
+                    return Ok(());
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(Error::NoOtherDevice {
+            attempts: self.attempts,
+            last: Box::new(last),
+        })
     }
 }
 

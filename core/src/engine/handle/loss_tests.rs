@@ -63,6 +63,35 @@ fn an_engine_without_handles_goes_on_too() {
     assert_eq!(answers, expected);
 }
 
+/// Nothing is aborted and asked again: the requests are the same, and so is what is counted.
+#[test]
+fn a_call_for_several_answers_goes_on_too() {
+    let expected = plain();
+    let fate = SharedFate::default();
+    fate.borrow_mut().lost_at = BTreeSet::from([2, 5]);
+    fate.borrow_mut().lost_unread = BTreeSet::from([9]);
+    let mut llm = llm(&fate);
+    let answers = block_on(llm.generate((0..6).map(request).collect())).unwrap();
+    for (answer, expected) in answers.into_iter().zip(expected) {
+        let answer = answer.unwrap();
+        assert_eq!(answer.completion.token_ids, expected.ids);
+        assert_eq!(answer.text, expected.text);
+    }
+    assert_eq!(fate.borrow().num_released, 3);
+    assert_eq!(llm.core().metrics().num_within_slo(), 6);
+}
+
+#[test]
+fn without_another_device_a_call_says_so_and_leaves_nothing() {
+    let fate = SharedFate::default();
+    fate.borrow_mut().lost_at = BTreeSet::from([4]);
+    fate.borrow_mut().no_device = 5;
+    let mut llm = llm(&fate);
+    let error = block_on(llm.generate((0..6).map(request).collect())).unwrap_err();
+    assert!(error.to_string().contains("5 attempts"), "{error}");
+    assert!(!llm.has_unfinished_requests());
+}
+
 #[test]
 fn without_another_device_every_stream_says_so() {
     for (no_device, lost_at) in [(5, BTreeSet::from([4])), (0, (4..20).collect())] {
@@ -107,6 +136,9 @@ fn a_step_that_fails_ends_those_that_took_part() {
     let answers = use_up(&mut driver, &mut streams[4..]);
     assert_eq!(answers, expected[4..]);
     assert_eq!(handle.health(), Health::Ready);
+    // Those that come later are answered as if nothing had been.
+    let mut later: Vec<_> = (0..6).map(|index| submit(&handle, index)).collect();
+    assert_eq!(use_up(&mut driver, &mut later), expected);
     assert_eq!(free_blocks(&driver), 32);
 }
 
