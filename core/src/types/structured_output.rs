@@ -14,8 +14,8 @@ pub enum StructuredOutput {
     Json(String),
     /// Any JSON object.
     JsonObject,
-    /// A text that a regular expression matches as a whole (syntax of the `regex` crate; no
-    /// look-around).
+    /// A text that a regular expression matches as a whole (syntax of the `regex` crate;
+    /// `\d`, `\w` and `\s` are those of ASCII; no look-around).
     Regex(String),
     /// A text of a context-free grammar in `llguidance`'s variant of Lark, whose rule is `start`.
     Grammar(String),

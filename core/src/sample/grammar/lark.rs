@@ -11,7 +11,7 @@ use std::collections::HashMap;
 /// Holds a grammar against the limits, the schemas inside it too.
 ///
 /// # Errors
-/// [`StructuredOutputError::TooLarge`].
+/// [`StructuredOutputError::TooLarge`], and [`StructuredOutputError::Refused`] for another language.
 pub(super) fn check(name: &'static str, text: &str) -> Result<(), StructuredOutputError> {
     hold(
         name,
@@ -19,6 +19,16 @@ pub(super) fn check(name: &'static str, text: &str) -> Result<(), StructuredOutp
         text.len(),
         limits::MAX_GRAMMAR_BYTES,
     )?;
+    // Only outside strings would it mean anything in Lark, and there it means nothing.
+    if text.lines().any(|line| is_gbnf_rule(line)) {
+        return Err(StructuredOutputError::Refused {
+            name,
+            message:
+                "this looks like GBNF: write it as Lark, whose rules are `name: …`, the first \
+                      of them `start`"
+                    .to_owned(),
+        });
+    }
     let words = Words::read(text);
     let what = "the number of intersections (&)";
     hold(name, what, words.intersections, limits::MAX_INTERSECTIONS)?;
@@ -131,6 +141,15 @@ fn json(text: &str) -> Option<(Value, usize)> {
     let mut values = Deserializer::from_str(&text[word.len()..]).into_iter::<Value>();
     let value = values.next()?.ok()?;
     Some((value, word.len() + values.byte_offset()))
+}
+
+/// `name ::= …`, as llama.cpp's grammars have it.
+fn is_gbnf_rule(line: &str) -> bool {
+    let name = line.split_once("::=").map(|(name, _)| name.trim());
+    name.is_some_and(|name| {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+        !name.is_empty() && name.chars().all(fits)
+    })
 }
 
 #[cfg(test)]

@@ -6,8 +6,10 @@
 //! `llguidance` reads a clock for statistics that nobody here asks for, writes nothing and starts no
 //! thread. Where a grammar makes it panic it catches that itself (a target that aborts cannot).
 
+mod ascii_classes;
 mod chain;
 mod constraint;
+mod integer_bounds;
 mod lark;
 pub mod limits;
 mod schema;
@@ -149,8 +151,7 @@ impl GrammarCompiler {
                     regex.len(),
                     limits::MAX_REGEX_BYTES,
                 )?;
-                check_regex(name, regex)?;
-                TopLevelGrammar::from_regex(regex)
+                TopLevelGrammar::from_regex(&read_regex(name, regex)?)
             }
             StructuredOutput::Grammar(text) => {
                 lark::check(name, text)?;
@@ -262,20 +263,18 @@ fn word(bytes: &[u8], special: bool) -> Vec<u8> {
     }
 }
 
-/// Refuses what is no regular expression in the words of its own parser, which point at the place.
-fn check_regex(name: &'static str, regex: &str) -> Result<(), StructuredOutputError> {
+/// Refuses what is no regular expression in the words of its own parser, which point at the place; gives
+/// the expression with classes of ASCII.
+fn read_regex(name: &'static str, regex: &str) -> Result<String, StructuredOutputError> {
+    let refused = |message: String| StructuredOutputError::Refused {
+        name,
+        message: short(&message),
+    };
     let mut parser = regex_syntax::ParserBuilder::new();
-    let parsed = parser
-        .nest_limit(limits::MAX_REGEX_NESTING)
-        .build()
-        .parse(regex);
-    match parsed {
-        Ok(_) => Ok(()),
-        Err(error) => Err(StructuredOutputError::Refused {
-            name,
-            message: short(&error.to_string()),
-        }),
-    }
+    let mut parser = parser.nest_limit(limits::MAX_REGEX_NESTING).build();
+    parser.parse(regex).map_err(|e| refused(e.to_string()))?;
+    ascii_classes::ascii_classes(regex, limits::MAX_REGEX_NESTING)
+        .map_err(|e| refused(e.to_string()))
 }
 
 fn any_of(choices: &[String]) -> Result<String, StructuredOutputError> {

@@ -1,6 +1,7 @@
 //! What of a JSON schema is looked at before it is compiled: only whether compiling it is bounded.
 
 use super::chain::heaviest_chain;
+use super::integer_bounds;
 use super::limits::{self, check};
 use crate::types::StructuredOutputError;
 use serde_json::{Map, Value};
@@ -17,11 +18,13 @@ pub(super) fn parse(name: &'static str, text: &str) -> Result<Value, StructuredO
         text.len(),
         limits::MAX_SCHEMA_BYTES,
     )?;
-    let schema = serde_json::from_str(text).map_err(|error| StructuredOutputError::Refused {
-        name,
-        message: format!("the schema is no JSON: {error}"),
-    })?;
+    let mut schema =
+        serde_json::from_str(text).map_err(|error| StructuredOutputError::Refused {
+            name,
+            message: format!("the schema is no JSON: {error}"),
+        })?;
     check_schema(name, &schema)?;
+    integer_bounds::tighten(name, &mut schema)?;
     Ok(schema)
 }
 

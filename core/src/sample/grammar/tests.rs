@@ -262,6 +262,7 @@ fn what_cannot_be_enforced_is_refused_by_name_and_place() {
         (Regex(r"\bfoo\b".into()), "regex", "lookaround"),
         (Grammar("x: \"a\"".into()), "grammar", "start"),
         (Grammar("start: x".into()), "grammar", "1(8)"),
+        (Grammar("root ::= \"a\"".into()), "grammar", "GBNF"),
         (Grammar("start: \"a".into()), "grammar", "1(10)"),
         (Grammar("start: <nope>".into()), "grammar", "<nope>"),
         (Choice(vec![]), "choice", "at least one"),
@@ -368,4 +369,21 @@ fn a_form_asked_for_again_stands_at_its_beginning() {
     }
     let last = compiler.last.lock().unwrap();
     assert!(last.as_ref().unwrap().1.is_none(), "the last came once");
+}
+
+/// What generators of schemas write for a 64-bit integer.
+#[test]
+fn the_widest_bounds_of_integers_are_held() {
+    for bounds in [
+        serde_json::json!({"minimum": i64::MIN, "maximum": i64::MAX}),
+        serde_json::json!({"exclusiveMinimum": -9.3e18, "exclusiveMaximum": u64::MAX}),
+    ] {
+        let mut schema = serde_json::json!({"type": "integer"});
+        schema
+            .as_object_mut()
+            .unwrap()
+            .append(&mut bounds.as_object().unwrap().clone());
+        let form = StructuredOutput::Json(schema.to_string());
+        compiler().compile(&form).unwrap();
+    }
 }
