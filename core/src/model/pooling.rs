@@ -34,13 +34,18 @@ pub struct PoolBuffers {
 pub fn buffers(config: &ModelConfig, sched: &SchedulerConfig) -> [(&'static str, u64); 2] {
     let (sequences, row) = (sched.max_num_seqs as u64, 4 * config.hidden_size as u64);
     [
-        ("pools", 4 * POOL_WORDS as u64 * sequences),
-        ("pooled sums", u64::from(1 + kept(sched)) * sequences * row),
+        ("pools", sequences.saturating_mul(4 * POOL_WORDS as u64)),
+        (
+            "pooled sums",
+            u64::from(1 + kept(sched))
+                .saturating_mul(sequences)
+                .saturating_mul(row),
+        ),
     ]
 }
 
 fn kept(sched: &SchedulerConfig) -> u32 {
-    2 + sched.run_ahead as u32
+    2u32.saturating_add(sched.run_ahead.min(u32::MAX as usize) as u32)
 }
 
 impl PoolBuffers {

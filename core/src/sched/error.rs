@@ -76,6 +76,17 @@ pub enum RequestError {
         /// Size of the vocabulary.
         vocab_size: usize,
     },
+    /// The request bans every token there is.
+    #[error(
+        "{request_id}: no token may be drawn at position {position}: what bad_words, and min_tokens \
+         with the ids that end an answer, ban is the whole vocabulary; ban less"
+    )]
+    EverythingBanned {
+        /// The request.
+        request_id: RequestId,
+        /// Where a token was due.
+        position: usize,
+    },
     /// More components of an embedding than there are.
     #[error(
         "dimensions is {dimensions}, but this model's hidden states have {hidden_size} components: \

@@ -6,6 +6,7 @@ use super::rank::Rank;
 use crate::types::{
     FinishReason, PoolingType, RequestId, SamplingHistory, SamplingInputs, SamplingParams, TokenId,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Where a request stands.
@@ -231,6 +232,17 @@ impl Request {
     /// Prompt and output ids.
     pub fn token_ids(&self) -> &[TokenId] {
         &self.token_ids
+    }
+
+    /// Most ids that may be banned from its next draw.
+    pub(super) fn max_num_banned(&self) -> usize {
+        let held = match self.output_token_ids().len() < self.params.min_tokens {
+            true => &self.held_ids[..],
+            false => &[],
+        };
+        let words = self.params.bad_words.iter().filter_map(|word| word.last());
+        let banned: BTreeSet<_> = held.iter().chain(words).collect();
+        banned.len()
     }
 
     /// Output ids, a stop id excluded.

@@ -2,7 +2,7 @@
 
 use super::fake_model::{EOS, FakeModel, VOCAB, config, request, scheduler, step, windowed};
 use super::*;
-use crate::types::{FinishReason, RequestId, SamplingParams};
+use crate::types::{FinishReason, RequestId, SamplingParams, TokenId};
 use std::collections::BTreeMap;
 
 #[test]
@@ -204,4 +204,28 @@ fn one_failing_sequence_costs_the_others_nothing() {
     assert_eq!(ends[3], None);
     s.check_integrity().unwrap();
     assert_eq!(s.schedule().finished_ids, [1, 3, 5].map(RequestId));
+}
+
+#[test]
+fn a_request_that_bans_everything_is_told_so() {
+    let params = |min_tokens| SamplingParams {
+        stop_token_ids: (0..VOCAB).collect(),
+        min_tokens,
+        max_tokens: 9,
+        ..SamplingParams::default()
+    };
+    for (min_tokens, banned) in [(2, true), (0, false)] {
+        let mut s = scheduler(config(16, 20));
+        let mut model = FakeModel::default();
+        let request = Request::new(RequestId(1), vec![1, 2, 3], params(min_tokens), &[EOS]);
+        s.add_request(request).unwrap();
+        let out = s.schedule();
+        let mut result = model.run(&out, &s);
+        // What the draw gives where nothing is left.
+        result.sequences[0].token_id = Some(TokenId::MAX);
+        let update = s.update_from_output(&out, result, VOCAB as usize).remove(0);
+        let error = update.finished.unwrap().unwrap_err();
+        let told = matches!(error, RequestError::EverythingBanned { .. });
+        assert_eq!(told, banned, "{error}");
+    }
 }

@@ -134,6 +134,14 @@ fn advance(
     request.num_prompt_logprobs += update.prompt_logprobs.len();
 
     if let Some(id) = output.token_id {
+        // What the draw says where no logit is left over, or none is a number.
+        if id == TokenId::MAX && request.max_num_banned() >= vocab_size {
+            update.finished = Some(Err(RequestError::EverythingBanned {
+                request_id,
+                position,
+            }));
+            return update;
+        }
         if id as usize >= vocab_size {
             update.finished = Some(Err(RequestError::InvalidSample {
                 request_id,
