@@ -105,6 +105,9 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
             let all: Vec<_> = self.live.keys().copied().collect();
             all.into_iter().for_each(|id| self.abort(id));
         }
+        if inbox.wants_metrics {
+            self.tell_metrics();
+        }
         if !self.engine.has_unfinished_requests() {
             self.tell_load();
             // What nobody reads is paused, and not over.
@@ -117,6 +120,8 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
         match self.engine.try_step().await {
             Ok(outputs) => self.deliver(outputs),
             Err(error) if error.is_device_lost() => {
+                // Who asks meanwhile does not wait for the next device.
+                self.tell_metrics();
                 self.mailbox.set_health(Health::Recovering);
                 if let Err(error) = self.engine.recover(error).await {
                     self.close(Err(StreamError::DeviceLost(Arc::new(error))));
@@ -213,8 +218,15 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
             .set_load(scheduler.num_running_requests(), permille);
     }
 
+    fn tell_metrics(&self) {
+        let core = self.engine.core();
+        let families = core.metrics().families(&core.gauges());
+        self.mailbox.set_metrics(families);
+    }
+
     /// Ends every stream that is not over.
     fn close(&mut self, result: Result<(), StreamError>) {
+        self.tell_metrics();
         let error = result.clone().err().unwrap_or(StreamError::Gone);
         for submission in self.mailbox.close(result) {
             submission.outbox.fail(error.clone());

@@ -3,6 +3,7 @@
 
 use super::stream::{Outbox, RequestStream, StreamError};
 use super::{HandleOptions, SubmitError};
+use crate::engine::metrics::MetricFamily;
 use crate::types::{RequestId, SamplingParams, TokenId};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,6 +61,8 @@ pub(super) struct Inbox {
     pub(super) aborts: BTreeSet<RequestId>,
     /// Streams that were full and were read.
     pub(super) reads: BTreeSet<RequestId>,
+    /// Somebody asked what the engine counts.
+    pub(super) wants_metrics: bool,
     pub(super) ending: Option<Ending>,
 }
 
@@ -75,6 +78,12 @@ struct State {
     closed: Option<Result<(), StreamError>>,
     driver: Option<Waker>,
     closing: Vec<Waker>,
+    /// What the engine counted when it was last asked.
+    metrics: Arc<Vec<MetricFamily>>,
+    /// Times it was asked, and up to which of them it answered.
+    asked: u64,
+    answered: u64,
+    asking: Vec<Waker>,
 }
 
 #[derive(Debug)]
@@ -209,10 +218,11 @@ impl Mailbox {
             submissions,
             aborts,
             reads,
+            wants_metrics,
             ending,
         } = &state.inbox;
         let none = submissions.is_empty() && aborts.is_empty() && reads.is_empty();
-        if none && *ending == state.taken {
+        if none && !wants_metrics && *ending == state.taken {
             state.driver = Some(cx.waker().clone());
             return Poll::Pending;
         }
@@ -236,6 +246,45 @@ impl Mailbox {
             state.load.num_recoveries += 1;
         }
         state.health = health;
+        let asking = std::mem::take(&mut state.asking);
+        drop(state);
+        asking.into_iter().for_each(Waker::wake);
+    }
+
+    /// Asks what the engine counts. Gives what to wait for.
+    pub(super) fn ask_metrics(&self) -> u64 {
+        self.tell(|state| {
+            state.inbox.wants_metrics = true;
+            state.asked += 1;
+            state.asked
+        })
+    }
+
+    /// Ready when the engine was asked so often and answered; or cannot answer now, or never will. Then
+    /// they are those of before.
+    pub(super) fn poll_metrics(
+        &self,
+        asked: u64,
+        cx: &mut Context<'_>,
+    ) -> Poll<(Arc<Vec<MetricFamily>>, Health, Load)> {
+        let mut state = self.lock();
+        if state.answered < asked && state.health == Health::Ready {
+            if !state.asking.iter().any(|w| w.will_wake(cx.waker())) {
+                state.asking.push(cx.waker().clone());
+            }
+            return Poll::Pending;
+        }
+        Poll::Ready((Arc::clone(&state.metrics), state.health, state.load))
+    }
+
+    /// What the engine counts now.
+    pub(super) fn set_metrics(&self, metrics: Vec<MetricFamily>) {
+        let mut state = self.lock();
+        state.metrics = Arc::new(metrics);
+        state.answered = state.asked;
+        let asking = std::mem::take(&mut state.asking);
+        drop(state);
+        asking.into_iter().for_each(Waker::wake);
     }
 
     /// Nobody drives from now on; gives the requests that nobody will look at any more. The first
@@ -251,11 +300,10 @@ impl Mailbox {
         }
         let left = std::mem::take(&mut state.inbox.submissions);
         state.load.num_requests -= left.len();
-        let wakers = std::mem::take(&mut state.closing);
+        let mut wakers = std::mem::take(&mut state.closing);
+        wakers.append(&mut state.asking);
         drop(state);
-        for waker in wakers {
-            waker.wake();
-        }
+        wakers.into_iter().for_each(Waker::wake);
         left
     }
 }

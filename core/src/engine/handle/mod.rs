@@ -15,12 +15,14 @@ mod mailbox;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod vitals;
 
 pub use driver::{EngineDriver, Turn};
 pub use mailbox::{Health, Load};
 pub use stream::{RequestStream, StreamError};
 
 use super::llm::Prompt;
+use super::metrics::MetricFamily;
 use super::sampling_check;
 use crate::error::Error;
 use crate::text::Tokenizer;
@@ -172,6 +174,17 @@ impl EngineHandle {
     /// What it has to do.
     pub fn load(&self) -> Load {
         self.mailbox.load()
+    }
+
+    /// What it counts and times, as it stands between two steps, and beside that whether it can compute
+    /// and what it has to do. Waits no longer than a step takes: while a lost device is replaced, and
+    /// once the engine has ended, the counts are those of before.
+    pub async fn metrics(&self) -> Vec<MetricFamily> {
+        let asked = self.mailbox.ask_metrics();
+        let answer = std::future::poll_fn(|cx| self.mailbox.poll_metrics(asked, cx));
+        let (counts, health, load) = answer.await;
+        let vitals = vitals::families(health, load).into_iter();
+        vitals.chain(counts.iter().cloned()).collect()
     }
 
     /// The tokenizer of its model.

@@ -1,0 +1,108 @@
+//! Whether an engine can compute and what it has to do, as metrics beside those that it keeps itself.
+//! Knows no engine.
+
+use super::mailbox::{Health, Load};
+use crate::engine::metrics::{MetricFamily, MetricValue};
+
+/// Everything under its name.
+pub(super) fn families(health: Health, load: Load) -> [MetricFamily; 3] {
+    let is_up = f64::from(u8::from(health == Health::Ready));
+    [
+        MetricFamily {
+            name: "twoclock:engine_up",
+            help: "1 while the engine can compute; 0 while its device is replaced and when it has ended.",
+            value: MetricValue::Gauge(is_up),
+        },
+        MetricFamily {
+            name: "twoclock:device_recoveries",
+            help: "Times a lost device was replaced.",
+            value: MetricValue::Counter(load.num_recoveries as u64),
+        },
+        MetricFamily {
+            name: "twoclock:num_requests",
+            help: "Requests that are not over, those included that nobody reads.",
+            value: MetricValue::Gauge(load.num_requests as f64),
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake_engine::*;
+    use super::super::mailbox::Mailbox;
+    use super::super::{HandleOptions, Turn};
+    use super::*;
+    use pollster::block_on;
+    use std::collections::BTreeSet;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    fn value<'a>(families: &'a [MetricFamily], name: &str) -> &'a MetricValue {
+        let mut found = families.iter().filter(|family| family.name == name);
+        let family = found.next().unwrap_or_else(|| panic!("{name}"));
+        assert!(found.next().is_none(), "{name} is given twice");
+        &family.value
+    }
+
+    #[test]
+    fn a_handle_reads_what_its_engine_counts() {
+        let fate = SharedFate::default();
+        fate.borrow_mut().lost_at = BTreeSet::from([3]);
+        let (mut driver, handle) = engine(&fate);
+        let mut streams: Vec<_> = (0..2).map(|index| submit(&handle, index)).collect();
+        use_up(&mut driver, &mut streams);
+        let mut late = submit(&handle, 2);
+        let mut context = Context::from_waker(Waker::noop());
+        {
+            let mut run = pin!(driver.run());
+            let mut ask = pin!(handle.metrics());
+            assert!(ask.as_mut().poll(&mut context).is_pending());
+            assert!(run.as_mut().poll(&mut context).is_pending());
+            let Poll::Ready(families) = ask.poll(&mut context) else {
+                panic!("the driver was there and did not answer");
+            };
+            let is = |name, expected| assert_eq!(value(&families, name), &expected, "{name}");
+            is("twoclock:engine_up", MetricValue::Gauge(1.0));
+            is("twoclock:device_recoveries", MetricValue::Counter(1));
+            is("twoclock:num_requests", MetricValue::Gauge(1.0));
+            is("vllm:generation_tokens", MetricValue::Counter(20 + 21));
+            is("vllm:num_requests_waiting", MetricValue::Gauge(1.0));
+            // Until nobody reads the last one, and it sleeps.
+            for _ in 0..40 {
+                assert!(run.as_mut().poll(&mut context).is_pending());
+            }
+            let mut ask = pin!(handle.metrics());
+            assert!(ask.as_mut().poll(&mut context).is_pending());
+            assert!(run.as_mut().poll(&mut context).is_pending());
+            assert!(ask.poll(&mut context).is_ready());
+        }
+        assert_eq!(read(&mut late).unwrap().len(), 1);
+        handle.stop();
+        while block_on(driver.turn()) != Turn::Ended {}
+        drop(driver);
+        let families = block_on(handle.metrics());
+        let up = value(&families, "twoclock:engine_up");
+        assert_eq!(up, &MetricValue::Gauge(0.0));
+        let MetricValue::Counter(tokens) = value(&families, "vllm:generation_tokens") else {
+            panic!("no count");
+        };
+        assert!((41 + 8..41 + 20).contains(tokens), "{tokens} tokens");
+    }
+
+    #[test]
+    fn who_asks_waits_for_no_device() {
+        let mailbox = Mailbox::new(HandleOptions::default(), 1);
+        let mut context = Context::from_waker(Waker::noop());
+        let asked = mailbox.ask_metrics();
+        assert!(mailbox.poll_metrics(asked, &mut context).is_pending());
+        mailbox.set_health(Health::Recovering);
+        let Poll::Ready((_, health, load)) = mailbox.poll_metrics(asked, &mut context) else {
+            panic!("waits for a device");
+        };
+        let up = families(health, load).to_vec();
+        assert_eq!(value(&up, "twoclock:engine_up"), &MetricValue::Gauge(0.0));
+        // With the next device it waits again.
+        mailbox.set_health(Health::Ready);
+        assert!(mailbox.poll_metrics(asked, &mut context).is_pending());
+    }
+}
