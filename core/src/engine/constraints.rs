@@ -2,59 +2,22 @@
 //! steps carry its mask. Knows requests by their ids alone.
 
 use super::core::{EngineCore, EngineOutput};
+use super::forms::FormCompiler;
 use crate::clock::Clock;
 use crate::runner::ExecuteModel;
-use crate::sample::grammar::{Constraint, GrammarCompiler, TokenText};
+use crate::sample::grammar::{Constraint, TokenText};
 use crate::sched::{RequestUpdate, SchedulerOutput};
-use crate::types::{FinishReason, RequestId, SamplingParams, StructuredOutputError, TokenId};
+use crate::types::{FinishReason, RequestId, TokenId};
 use std::collections::BTreeMap;
 
 /// Forms of answers.
 #[derive(Debug, Default)]
 pub(super) struct Constraints {
-    /// Once there is a vocabulary, which may be too large.
-    compiler: Option<Result<GrammarCompiler, StructuredOutputError>>,
+    pub(super) compiler: FormCompiler,
     answers: BTreeMap<RequestId, Constraint>,
 }
 
 impl Constraints {
-    /// Whether grammars can be compiled.
-    pub(super) fn has_vocabulary(&self) -> bool {
-        self.compiler.is_some()
-    }
-
-    /// Says what the ids below `vocab_size` stand for, of which `eos` end a generation.
-    fn set_vocabulary<'a>(
-        &mut self,
-        vocab_size: usize,
-        eos: &[TokenId],
-        token: impl Fn(TokenId) -> TokenText<'a>,
-    ) {
-        self.compiler = Some(GrammarCompiler::new(vocab_size, eos, token));
-    }
-
-    /// The forms of a request's `n` answers; none where it asks for none.
-    ///
-    /// # Errors
-    /// A form that cannot be enforced.
-    pub(super) fn prepare(
-        &self,
-        params: &SamplingParams,
-        eos: &[TokenId],
-    ) -> Result<Vec<Constraint>, StructuredOutputError> {
-        let Some(form) = &params.structured_output else {
-            return Ok(Vec::new());
-        };
-        let compiler = match &self.compiler {
-            None => return Err(StructuredOutputError::NoTokenizer),
-            Some(compiler) => compiler.as_ref().map_err(Clone::clone)?,
-        };
-        let first = Constraint::new(compiler.compile(form)?, params, eos)?;
-        let mut answers: Vec<_> = (1..params.n).map(|_| first.fork()).collect();
-        answers.push(first);
-        Ok(answers)
-    }
-
     /// Keeps an answer's form while it is under way.
     pub(super) fn keep(&mut self, id: RequestId, constraint: Constraint) {
         self.answers.insert(id, constraint);
@@ -102,7 +65,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     /// ([`SamplingParams::structured_output`]). Takes a tenth of a second or two.
     pub fn set_vocabulary<'a>(&mut self, token: impl Fn(TokenId) -> TokenText<'a>) {
         let eos = &self.eos_token_ids;
-        self.constraints.set_vocabulary(self.vocab_size, eos, token);
+        self.constraints.compiler = FormCompiler::new(self.vocab_size, eos, token);
     }
 
     /// Moves an answer's form on by what a step brought, before that is recorded.

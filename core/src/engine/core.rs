@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::runner::ExecuteModel;
+use crate::sample::grammar::Constraint;
 use crate::sched::{
     ConfigError, KvGroupSpec, PreemptionCost, Request, RequestError, RequestUpdate, Scheduler,
     SchedulerConfig,
@@ -112,7 +113,21 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     ) -> Result<RequestId, RequestError> {
         sampling_check::check_ids("the prompt", &prompt_token_ids, self.vocab_size)?;
         sampling_check::check(&params, self.vocab_size)?;
-        let mut constraints = self.constraints.prepare(&params, &self.eos_token_ids)?;
+        let compiler = &self.constraints.compiler;
+        let forms = compiler.compile(&params, &self.eos_token_ids)?;
+        self.add_checked(prompt_token_ids, params, forms)
+    }
+
+    /// Queues a request that means something, with the forms of its answers.
+    ///
+    /// # Errors
+    /// It could never finish.
+    pub(super) fn add_checked(
+        &mut self,
+        prompt_token_ids: Vec<TokenId>,
+        params: SamplingParams,
+        mut forms: Vec<Constraint>,
+    ) -> Result<RequestId, RequestError> {
         let first = RequestId(self.next_id);
         let arrival = self.clock.now();
         for index in 0..params.n {
@@ -133,7 +148,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
                 n: params.n,
             };
             self.ledger.open(id, arrival, shape);
-            if let Some(constraint) = constraints.pop() {
+            if let Some(constraint) = forms.pop() {
                 self.constraints.keep(id, constraint);
             }
             if index > 0 {

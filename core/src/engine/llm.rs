@@ -9,7 +9,8 @@ use super::recovery::{Recovery, RetryPolicy, RunnerFactory};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::runner::ExecuteModel;
-use crate::sample::grammar::TokenText;
+use crate::sample::grammar::Constraint;
+use crate::sched::RequestError;
 use crate::text::{RenderedPrompt, TextError, Tokenizer};
 use crate::types::{PoolingParams, RequestId, SamplingParams, TokenId};
 use std::collections::BTreeSet;
@@ -100,13 +101,14 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
 
     /// Lets the engine know the tokens' texts, once somebody's answer has a form.
     fn give_vocabulary(&mut self, params: &SamplingParams) {
-        if params.structured_output.is_some() && !self.core.constraints.has_vocabulary() {
-            let tokenizer = &self.tokenizer;
-            self.core.set_vocabulary(|id| TokenText {
-                bytes: tokenizer.token_bytes(id),
-                special: tokenizer.is_special(id),
-            });
-        }
+        let core = &self.core;
+        let compiler = &core.constraints.compiler;
+        compiler.learn(
+            params,
+            core.vocab_size,
+            &core.eos_token_ids,
+            &self.tokenizer,
+        );
     }
 
     /// Queues a request.
@@ -116,9 +118,32 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
     pub fn add_request(&mut self, prompt: Prompt, params: SamplingParams) -> Result<RequestId> {
         let ids = prompt.into_token_ids(&self.tokenizer)?;
         self.give_vocabulary(&params);
+        self.add(params, |core, params| core.add_request(ids, params))
+    }
+
+    /// Queues a request that was checked, with the forms of its answers.
+    ///
+    /// # Errors
+    /// Those of [`EngineCore::add_checked`].
+    pub(super) fn add_checked(
+        &mut self,
+        prompt_token_ids: Vec<TokenId>,
+        params: SamplingParams,
+        forms: Vec<Constraint>,
+    ) -> Result<RequestId> {
+        self.add(params, |core, params| {
+            core.add_checked(prompt_token_ids, params, forms)
+        })
+    }
+
+    fn add(
+        &mut self,
+        params: SamplingParams,
+        to: impl FnOnce(&mut EngineCore<R, C>, SamplingParams) -> Result<RequestId, RequestError>,
+    ) -> Result<RequestId> {
         let streams = (0..num_answers(&params)).map(|_| TextStream::new(&params));
         let streams: Vec<_> = streams.collect();
-        let id = self.core.add_request(ids, params)?;
+        let id = to(&mut self.core, params)?;
         for (index, stream) in streams.into_iter().enumerate() {
             self.processor.expect(id, index, stream);
         }

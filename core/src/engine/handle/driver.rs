@@ -5,7 +5,7 @@ use super::mailbox::{Ending, Health, Mailbox, Submission};
 use super::stream::{Outbox, StreamError};
 use super::{EngineHandle, HandleOptions};
 use crate::clock::Clock;
-use crate::engine::llm::{LlmEngine, Prompt};
+use crate::engine::llm::LlmEngine;
 use crate::engine::output_processor::RequestOutput;
 use crate::error::Error;
 use crate::runner::ExecuteModel;
@@ -51,9 +51,7 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
     pub fn new(engine: LlmEngine<R, C>, options: HandleOptions) -> (Self, EngineHandle) {
         let max_num_seqs = engine.core().scheduler().config().max_num_seqs;
         let mailbox = Arc::new(Mailbox::new(options, max_num_seqs));
-        let tokenizer = engine.shared_tokenizer();
-        let vocab_size = engine.core().vocab_size();
-        let handle = EngineHandle::new(Arc::clone(&mailbox), tokenizer, vocab_size);
+        let handle = EngineHandle::new(Arc::clone(&mailbox), &engine);
         let driver = Self {
             engine,
             mailbox,
@@ -145,10 +143,10 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
             id,
             prompt_token_ids,
             params,
+            forms,
             outbox,
         } = submission;
-        let prompt = Prompt::TokenIds(prompt_token_ids);
-        match self.engine.add_request(prompt, params) {
+        match self.engine.add_checked(prompt_token_ids, params, forms) {
             Ok(inner) => {
                 self.names.insert(id, inner);
                 self.live.insert(inner, Live { id, outbox });

@@ -4,6 +4,7 @@
 use super::stream::{Outbox, RequestStream, StreamError};
 use super::{HandleOptions, SubmitError};
 use crate::engine::metrics::MetricFamily;
+use crate::sample::grammar::Constraint;
 use crate::types::{RequestId, SamplingParams, TokenId};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,6 +52,8 @@ pub(super) struct Submission {
     pub(super) id: RequestId,
     pub(super) prompt_token_ids: Vec<TokenId>,
     pub(super) params: SamplingParams,
+    /// Of its answers.
+    pub(super) forms: Vec<Constraint>,
     pub(super) outbox: Arc<Outbox>,
 }
 
@@ -144,6 +147,7 @@ impl Mailbox {
         self: &Arc<Self>,
         prompt_token_ids: Vec<TokenId>,
         params: SamplingParams,
+        forms: Vec<Constraint>,
     ) -> Result<RequestStream, SubmitError> {
         self.tell(|state| {
             self.room(state)?;
@@ -155,6 +159,7 @@ impl Mailbox {
                 id,
                 prompt_token_ids,
                 params,
+                forms,
                 outbox: Arc::clone(&outbox),
             });
             Ok(RequestStream::new(id, outbox, Arc::clone(self)))

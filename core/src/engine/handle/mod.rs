@@ -10,6 +10,8 @@ mod driver;
 #[cfg(test)]
 mod fake_engine;
 #[cfg(test)]
+mod form_tests;
+#[cfg(test)]
 mod loss_tests;
 mod mailbox;
 mod stream;
@@ -21,12 +23,16 @@ pub use driver::{EngineDriver, Turn};
 pub use mailbox::{Health, Load};
 pub use stream::{RequestStream, StreamError};
 
-use super::llm::Prompt;
+use super::forms::FormCompiler;
+use super::llm::{LlmEngine, Prompt};
 use super::metrics::MetricFamily;
 use super::sampling_check;
+use crate::clock::Clock;
 use crate::error::Error;
+use crate::runner::ExecuteModel;
+use crate::sched::RequestError;
 use crate::text::Tokenizer;
-use crate::types::{RequestId, SamplingParams};
+use crate::types::{RequestId, SamplingParams, TokenId};
 use mailbox::{Ending, Mailbox};
 use std::sync::Arc;
 use thiserror::Error;
@@ -92,6 +98,9 @@ struct LastHandle {
     mailbox: Arc<Mailbox>,
     tokenizer: Arc<Tokenizer>,
     vocab_size: usize,
+    eos_token_ids: Vec<TokenId>,
+    /// The engine's.
+    compiler: FormCompiler,
 }
 
 impl Drop for LastHandle {
@@ -107,16 +116,20 @@ impl std::fmt::Debug for LastHandle {
 }
 
 impl EngineHandle {
-    fn new(mailbox: Arc<Mailbox>, tokenizer: Arc<Tokenizer>, vocab_size: usize) -> Self {
+    fn new<R: ExecuteModel, C: Clock>(mailbox: Arc<Mailbox>, engine: &LlmEngine<R, C>) -> Self {
+        let core = engine.core();
         let last = Arc::new(LastHandle {
             mailbox: Arc::clone(&mailbox),
-            tokenizer,
-            vocab_size,
+            tokenizer: engine.shared_tokenizer(),
+            vocab_size: core.vocab_size,
+            eos_token_ids: core.eos_token_ids.clone(),
+            compiler: core.constraints.compiler.clone(),
         });
         Self { mailbox, last }
     }
 
-    /// Asks for an answer. The prompt's text becomes tokens here, on the caller's time.
+    /// Asks for an answer. The prompt's text becomes tokens and the answer's form is compiled here, on the
+    /// caller's time: a form may take a second, and the first one of all makes the vocabulary known.
     ///
     /// # Errors
     /// [`SubmitError`]: the queue is full, the engine takes no more, or the request means nothing. A
@@ -131,6 +144,8 @@ impl EngineHandle {
         let LastHandle {
             tokenizer,
             vocab_size,
+            eos_token_ids,
+            compiler,
             ..
         } = &*self.last;
         let ids = prompt
@@ -139,7 +154,11 @@ impl EngineHandle {
         sampling_check::check_ids("the prompt", &ids, *vocab_size)
             .and_then(|()| sampling_check::check(&params, *vocab_size))
             .map_err(SubmitError::refused)?;
-        self.mailbox.submit(ids, params)
+        compiler.learn(&params, *vocab_size, eos_token_ids, tokenizer);
+        let forms = compiler
+            .compile(&params, eos_token_ids)
+            .map_err(|error| SubmitError::refused(RequestError::from(error)))?;
+        self.mailbox.submit(ids, params, forms)
     }
 
     /// Ends a request before the next step; its stream says so with

@@ -206,7 +206,7 @@ fn a_read_between_two_pieces_of_a_step_is_no_lost_wake_up() {
         n: 2,
         ..SamplingParams::default()
     };
-    let mut stream = mailbox.submit(vec![1], params).unwrap();
+    let mut stream = mailbox.submit(vec![1], params, Vec::new()).unwrap();
     let outbox = mailbox.take().submissions.remove(0).unwrap().outbox;
     let piece = |index, num_tokens| RequestOutput {
         output: EngineOutput {
