@@ -20,7 +20,7 @@ pub(super) fn check(name: &'static str, text: &str) -> Result<(), StructuredOutp
         limits::MAX_GRAMMAR_BYTES,
     )?;
     // Only outside strings would it mean anything in Lark, and there it means nothing.
-    if text.lines().any(|line| is_gbnf_rule(line)) {
+    if text.lines().any(is_gbnf_rule) {
         return Err(StructuredOutputError::Refused {
             name,
             message:
