@@ -290,6 +290,8 @@ fn a_body_of_many_prompts_can_be_stopped_before_all_are_taken_in() {
     ran.unwrap();
     assert_eq!((summary.interrupted, summary.completed), (2, 0));
     assert_eq!(asked.get(), 100);
+    let computed = &engine.core().runner().num_prompt_tokens;
+    assert!(computed.is_empty(), "{} were computed", computed.len());
     assert!(!engine.has_unfinished_requests());
     assert!(statuses(folder.path()).is_empty());
 }
