@@ -27,7 +27,7 @@ use llguidance::toktrie::{
 };
 use llguidance::{Matcher, ParserFactory};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What an id stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,13 +38,16 @@ pub struct TokenText<'a> {
     pub special: bool,
 }
 
+/// A form, and its beginning where it was compiled more than once.
+type Last = Option<(StructuredOutput, Option<GrammarMatcher>)>;
+
 /// Compiles the grammars of one vocabulary. Made once a model; holds its tokens as a trie.
 pub struct GrammarCompiler {
     factory: ParserFactory,
     vocab_size: usize,
     /// The last form compiled, as many prompts of one request may ask for one. Its beginning is kept
     /// from the second time on, as a grammar may take much memory.
-    last: Mutex<Option<(StructuredOutput, Option<GrammarMatcher>)>>,
+    last: Mutex<Last>,
 }
 
 impl fmt::Debug for GrammarCompiler {
@@ -111,8 +114,8 @@ impl GrammarCompiler {
         })
     }
 
-    /// A form's grammar, at its beginning. One that is asked for again and again
-    /// is compiled twice.
+    /// A form's grammar, at its beginning. One that is asked for again and again is
+    /// compiled twice.
     ///
     /// # Errors
     /// What is wrong with it, or of what it has too much.
@@ -120,16 +123,25 @@ impl GrammarCompiler {
         &self,
         form: &StructuredOutput,
     ) -> Result<GrammarMatcher, StructuredOutputError> {
-        // Only whole values are ever put there.
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let again = last.as_ref().is_some_and(|(compiled, _)| compiled == form);
-        if let Some((_, Some(matcher))) = last.as_ref().filter(|_| again) {
-            return Ok(matcher.fork());
-        }
-        *last = None;
+        let again = {
+            let mut last = self.last();
+            let again = last.as_ref().is_some_and(|(compiled, _)| compiled == form);
+            if let Some((_, Some(matcher))) = last.as_ref().filter(|_| again) {
+                return Ok(matcher.fork());
+            }
+            *last = None;
+            again
+        };
+        // Nobody waits for another's form.
         let matcher = self.compile_anew(form)?;
-        *last = Some((form.clone(), again.then(|| matcher.fork())));
+        let kept = again.then(|| matcher.fork());
+        *self.last() = Some((form.clone(), kept));
         Ok(matcher)
+    }
+
+    fn last(&self) -> MutexGuard<'_, Last> {
+        // Only whole values are ever put there.
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn compile_anew(
