@@ -228,7 +228,7 @@ to standard error and the exit status is 1.")]
         model: Option<String>,
     },
     /// Serve a trace of requests on a device that is only computed, by several policies.
-    #[command(after_help = simulate::EXAMPLES)]
+    #[command(after_help = simulate::more_help())]
     Simulate(Box<SimulateArgs>),
     /// Delete a model from this machine.
     #[command(after_help = "\

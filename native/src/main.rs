@@ -181,7 +181,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             };
             output::print(&render::render(&assets, &read_stdin(MAX_TEXT)?)?)?;
         }
-        Command::Simulate(args) => output::print(&simulate_trace(args, &models)?)?,
+        Command::Simulate(args) => simulate_trace(args, &models)?,
         Command::List { json } => list(&store, *json)?,
         Command::Rm { model } => {
             let bytes = store.remove(model)?;
@@ -288,12 +288,17 @@ fn embed_texts(args: &EmbedArgs, models: &Models<'_>) -> anyhow::Result<()> {
     shown
 }
 
-fn simulate_trace(args: &SimulateArgs, models: &Models<'_>) -> anyhow::Result<String> {
+fn simulate_trace(args: &SimulateArgs, models: &Models<'_>) -> anyhow::Result<()> {
     match args.compare {
         Some(Comparison::Papers) => {
-            papers::compare(models, models.report, args.seed, args.requests)
+            let text = papers::compare(models, models.report, args.seed, args.requests)?;
+            Ok(output::print(&text)?)
         }
-        None => simulate::simulate(&args.options(), models, models.report),
+        None => {
+            let simulated = simulate::simulate(&args.options(), models, models.report)?;
+            output::print(&simulated.text)?;
+            simulated.drawn
+        }
     }
 }
 

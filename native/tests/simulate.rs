@@ -78,6 +78,38 @@ fn a_seed_gives_the_same_figures_and_every_request_is_served() {
 }
 
 #[test]
+fn a_policy_that_keeps_up_serves_what_comes_however_many_come() {
+    let slo = ServiceLevel {
+        tpot: Some(1.0),
+        ttft: Some(10.0),
+    };
+    let setup = on("h100", "llama-3-8b", slo);
+    for n in [300, 1500] {
+        let summary = serve(&setup, Policy::Ridge, "alpaca-like", 30.0, n).1;
+        let share = summary.requests_per_second / summary.offered_rate.unwrap();
+        assert!((0.9..1.1).contains(&share), "{n}: {share}");
+        assert_eq!(summary.attainment, Some(1.0));
+        assert_eq!(summary.goodput, Some(summary.requests_per_second));
+        assert!(summary.window_seconds < summary.seconds * 0.6);
+    }
+    // Where a quarter of them are all in one step there is no middle, and that is said.
+    assert!(
+        !serve(&setup, Policy::Ridge, "azure-like", 200.0, 200)
+            .1
+            .settled
+    );
+    // Beyond what it can, it serves what it can, whether few come too fast or many.
+    let setup = on("a100-40gb", "opt-13b", ANY);
+    let most = |n| {
+        let summary = serve(&setup, ORCA_ORACLE, "orca-like", 50.0, n).1;
+        assert!(summary.settled);
+        summary.requests_per_second
+    };
+    let (few, many) = (most(300), most(900));
+    assert!((0.85..1.15).contains(&(few / many)), "{few} {many}");
+}
+
+#[test]
 fn pages_waste_little_and_reservations_most() {
     let setup = on("a100-40gb", "opt-13b", ANY);
     // Mean length 499, so that half a block a sequence is 1.6 %.
@@ -217,6 +249,7 @@ fn plots_are_whole_files() {
     let outcomes = [outcome];
     let plot = plot::Plot {
         title: "a < b",
+        times: "5 requests a second",
         hardware: setup.cost.hardware(),
         outcomes: &outcomes,
         sweeps: &sweeps,
@@ -226,14 +259,18 @@ fn plots_are_whole_files() {
     plot.write(&svg).unwrap();
     let text = std::fs::read_to_string(&svg).unwrap();
     assert!(text.starts_with("<svg") && text.trim_end().ends_with("</svg>"));
-    assert!(text.contains("a &lt; b") && text.matches("<circle").count() > 100);
-    let png = folder.path().join("a.png");
+    assert!(text.contains("memory bandwidth") && text.contains("5 requests a second"));
+    assert!(text.len() < 300_000, "{}", text.len());
+    assert!(text.contains("a &lt; b"));
+    let marks = text.matches("<polyline").count();
+    assert!(marks > 30, "{marks}");
+    let png = folder.path().join("a.PNG");
     plot.write(&png).unwrap();
     let decoder = png::Decoder::new(std::io::BufReader::new(std::fs::File::open(&png).unwrap()));
     let mut reader = decoder.read_info().unwrap();
     let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
     let info = reader.next_frame(&mut pixels).unwrap();
-    assert_eq!((info.width, info.height), (900, 1440));
+    assert_eq!((info.width, info.height), (960, 1440));
     assert!(
         pixels.iter().filter(|p| **p < 100).count() > 10_000,
         "labels and axes are dark"
@@ -321,9 +358,43 @@ fn the_program_serves_files_and_refuses_what_is_none() {
     let (fine, text) = twoclock(&["--model", &windowed, "--block-size", "0"]);
     assert!(!fine && text.contains("block_size"), "{text}");
     assert!(!text.contains("panicked"), "{text}");
+    let device = write(
+        "device.json",
+        r#"{"bandwidth": 1e12, "flops": 2e14, "step_overhead": 0, "dispatch_overhead": 0,
+            "memory": 4.8e10, "host_bandwidth": 1e10}"#,
+    );
+    let few = [
+        "--trace",
+        &trace,
+        "--hardware",
+        &device,
+        "--tpot-slo-ms",
+        "90",
+    ];
+    let (fine, text) = twoclock(&few);
+    assert!(
+        fine && text.contains("100.0%") && text.contains("vllm-2023"),
+        "{text}"
+    );
+    let no_device = write(
+        "no-device.json",
+        "{\"bandwidth\": 1e12, \"flops\": \"fast\"}",
+    );
+    let array = write("array.json", "[{\"arrival_s\": 0}]");
+    let csv = write("trace.csv", "arrival_s,prompt_tokens\n0,5\n");
     let broken = write("broken.jsonl", &format!("{lines}{{}}\n"));
     for (args, words) in [
         (["--trace", broken.as_str()], "line 21"),
+        (["--trace", array.as_str()], "one JSON object a line"),
+        (["--trace", csv.as_str()], "one JSON object a line"),
+        (
+            ["--hardware", no_device.as_str()],
+            "flops is \"fast\"; it must be a number",
+        ),
+        (
+            ["--plot", "/nonexistent/a.svg"],
+            "/nonexistent/a.svg cannot be written",
+        ),
         (["--trace", "nothing"], "azure-like"),
         (["--hardware", "h900"], "m3max"),
         (["--model", "llama-3-70b"], "--weight-bits"),
@@ -337,5 +408,45 @@ fn the_program_serves_files_and_refuses_what_is_none() {
         let (fine, text) = twoclock(&args);
         assert!(!fine && text.contains(words), "{args:?}: {text}");
         assert!(!text.contains("panicked"), "{text}");
+        assert!(
+            text.matches("line ").count() <= 1 && !text.contains("expected"),
+            "{text}"
+        );
     }
+}
+
+#[test]
+fn a_plot_is_checked_before_and_loses_no_table_after() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.SVG");
+    plot::check(&path).unwrap();
+    assert!(!path.exists(), "a check leaves nothing");
+    std::fs::write(&path, "before").unwrap();
+    plot::check(&path).unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "before");
+    for bad in ["a.jpg", "svg", "nowhere/a.png"] {
+        plot::check(&folder.path().join(bad)).unwrap_err();
+    }
+    let folder_of_that_name = folder.path().join("b.png");
+    std::fs::create_dir(&folder_of_that_name).unwrap();
+    plot::check(&folder_of_that_name).unwrap_err();
+}
+
+/// A file that opens and takes nothing.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_takes_the_plot_and_leaves_the_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("full.svg");
+    std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_twoclock"))
+        .args(["simulate", "--requests", "5", "--plot"])
+        .arg(&path)
+        .env("TWOCLOCK_HOME", folder.path())
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    assert!(String::from_utf8(output.stdout).unwrap().contains("TTFT"));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("full.svg cannot be written"), "{error}");
 }

@@ -5,24 +5,44 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::slo::{SloArgs, positive};
-use crate::simulate::policy::Policy;
-use crate::simulate::shape::Bits;
-use crate::simulate::{DEFAULT_REQUESTS, SimulateOptions};
+use crate::simulate::policy::{self, Policy};
+use crate::simulate::shape::{self, Bits};
+use crate::simulate::{DEFAULT_REQUESTS, SimulateOptions, device_file, trace};
 
 /// Shown after the help of `simulate`.
-pub(super) const EXAMPLES: &str = "\
+pub(super) fn more_help() -> String {
+    format!(
+        "\
+Policies:
+{}
+
+Rates (served, tokens/s, goodput) are counted while the middle half of all answers ended, so that neither the
+beginning nor the drain counts.
+
+Files:
+  a device file is one JSON object; all as reached, not as promised. flops may be one number, for steps of
+  any size; bandwidth and host_bandwidth are bytes/s, overheads seconds, memory bytes:
+  {}
+  a model file is a config.json; this much at least:
+  {}
+  a trace file has one JSON object a line, in order of arrival; where prompts begin alike, \"prefix_group\": 1
+  and \"prefix_tokens\": 64 too:
+  {}
+
 Examples:
   twoclock simulate                                 Llama 3 8B on an H100, chat-like requests
-  twoclock simulate --rate 30 --tpot-slo-ms 20 --policy ridge,fixed:512,fixed:2048,vllm
+  twoclock simulate --rate 30 --tpot-slo-ms 20 --policy ridge,fixed:512,fixed:2048,vllm-2023
   twoclock simulate --hardware a100-40gb --model opt-13b --sweep-rates 0.5,1,2,4
-    --policy orca-max,orca-pow2,orca-oracle,vllm --plot rates.svg
+    --policy orca-max,orca-pow2,orca-oracle,vllm-2023 --plot rates.svg
   twoclock simulate --compare papers                what Orca, PagedAttention and Sarathi gain
 
-The scheduler and the block pool are the engine's own; time is what the cost model predicts of a step.
-A trace file has a JSON object a line, by time: {\"arrival_s\": 0.5, \"prompt_tokens\": 90,
-\"output_tokens\": 30}, and for prompts that begin alike \"prefix_group\": 1, \"prefix_tokens\": 64.
-A device file is one JSON object: bandwidth (bytes/s), flops {gemv, skinny, gemm} (1/s), step_overhead and
-dispatch_overhead (s), memory (bytes), host_bandwidth (bytes/s), all as reached, not as promised.";
+The scheduler and the block pool are the engine's own; time is what the cost model predicts of a step.",
+        policy::DESCRIPTIONS,
+        device_file::EXAMPLE,
+        shape::EXAMPLE,
+        trace::EXAMPLE,
+    )
+}
 
 /// What is simulated.
 #[derive(Debug, Args)]
@@ -37,11 +57,12 @@ pub struct SimulateArgs {
     /// sharegpt-like, alpaca-like, azure-like, orca-like, or a file.
     #[arg(long, default_value = "sharegpt-like", value_name = "NAME|FILE")]
     pub trace: String,
-    /// ridge, fixed, fixed:TOKENS, vllm, orca-max, orca-pow2, orca-oracle, static.
+    /// ridge, fixed, fixed:TOKENS, vllm-2023, orca-max, orca-pow2, orca-oracle, static, static-oracle;
+    /// what each does is said below.
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "ridge,fixed,vllm",
+        default_value = "ridge,fixed,vllm-2023",
         value_name = "P,Q,…"
     )]
     pub policy: Vec<Policy>,
@@ -87,7 +108,8 @@ pub struct SimulateArgs {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
-    /// Draw latency by rate, steps under the roof and the cache over time, as .svg or .png.
+    /// Draw latency by rate (where rates are swept), steps under the roof and the cache over time, as
+    /// .svg or .png.
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
 }

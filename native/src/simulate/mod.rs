@@ -1,8 +1,10 @@
 //! The `simulate` command: the engine's own scheduler and block pool serve a trace on a device that is
 //! only computed. Owns what is put together; loads no weights and opens no device.
 
+pub mod device_file;
 pub mod hardware;
 pub mod lengths;
+pub mod marks;
 pub mod papers;
 pub mod plot;
 pub mod policy;
@@ -23,10 +25,12 @@ use twoclock_core::sched::{
 use crate::models::Models;
 use crate::report::Reporter;
 use crate::store::human_bytes;
+use lengths::DEFAULT_RATE;
 use plot::Plot;
 use policy::{Limits, Policy};
-use run::{Outcome, Setup};
+use run::Setup;
 use summary::Summary;
+use trace::Trace;
 
 /// What to simulate.
 #[derive(Clone, Debug)]
@@ -76,16 +80,28 @@ const DEFAULT_CONTEXT: usize = 4096;
 /// Most blocks of a cache, so that a tiny model does not fill a large device with their books.
 const MOST_BLOCKS: usize = 1 << 22;
 
+/// What came of a simulation.
+#[derive(Debug)]
+pub struct Simulated {
+    /// What to print.
+    pub text: String,
+    /// Whether what was to be drawn is: runs may take long, and are not lost with a file.
+    pub drawn: anyhow::Result<()>,
+}
+
 /// Simulates, and gives what to print.
 ///
 /// # Errors
-/// A name or file that is none, a model that does not fit the device, a request that fits no
-/// sequence, a plot that cannot be written.
+/// A plot's file that cannot be written, before all else; a name or file that is none, a model that
+/// does not fit the device, a request that fits no sequence.
 pub fn simulate(
     options: &SimulateOptions,
     models: &Models<'_>,
     report: &Reporter,
-) -> anyhow::Result<String> {
+) -> anyhow::Result<Simulated> {
+    if let Some(path) = &options.plot {
+        plot::check(path)?;
+    }
     let hardware = hardware::find(&options.hardware)?;
     let model = shape::find(&options.model, options.bits, models)?;
     let trace = trace::find(&options.trace)?;
@@ -104,6 +120,8 @@ pub fn simulate(
         [] => vec![options.rate],
         rates => rates.iter().copied().map(Some).collect(),
     };
+    // Steps and cache are drawn of the rate in the middle.
+    let middle = rates.len() / 2;
     let mut outcomes = Vec::new();
     let mut sweeps: Vec<(String, Vec<Summary>)> = Vec::new();
     let bar = report.counter("simulating", rates.len() * options.policies.len());
@@ -114,8 +132,7 @@ pub fn simulate(
             let requests = trace.requests(options.requests, *rate, max_model_len, options.seed)?;
             let outcome = run::run(&setup, policy, &requests)?;
             summaries.push(Summary::of(&outcome, setup.slo));
-            // Steps and cache are drawn of the rate in the middle.
-            if index == rates.len() / 2 {
+            if index == middle {
                 outcomes.push(outcome);
             }
             bar.inc(1);
@@ -124,7 +141,21 @@ pub fn simulate(
     }
     bar.finish_and_clear();
     let title = format!("{}, {}, {}", options.model, options.hardware, options.trace);
-    draw(options, &title, &setup, &outcomes, &sweeps)?;
+    let times = match (rates[middle], &trace) {
+        (None, Trace::Listed(_)) => "at the trace's own times".to_owned(),
+        (rate, _) => format!("{} requests a second", rate.unwrap_or(DEFAULT_RATE)),
+    };
+    let plot = Plot {
+        title: &title,
+        times: &times,
+        hardware: setup.cost.hardware(),
+        outcomes: &outcomes,
+        sweeps: if rates.len() > 1 { &sweeps } else { &[] },
+    };
+    let drawn = options
+        .plot
+        .as_ref()
+        .map_or(Ok(()), |path| plot.write(path));
     let summaries = || sweeps.iter().flat_map(|(_, summaries)| summaries);
     if options.json {
         let json = json!({
@@ -134,39 +165,18 @@ pub fn simulate(
             "ridge_tokens": setup.cost.ridge_tokens(),
             "runs": summaries().collect::<Vec<_>>(),
         });
-        return Ok(format!("{json:#}\n"));
+        let text = format!("{json:#}\n");
+        return Ok(Simulated { text, drawn });
     }
     let all: Vec<_> = summaries().cloned().collect();
-    Ok(format!(
+    let text = format!(
         "{title}: {}, {}\n\n{}\n{}",
         describe(&setup),
         slo_text(setup.slo),
         report::table(&all),
         report::LEGEND
-    ))
-}
-
-fn draw(
-    options: &SimulateOptions,
-    title: &str,
-    setup: &Setup,
-    outcomes: &[Outcome],
-    sweeps: &[(String, Vec<Summary>)],
-) -> anyhow::Result<()> {
-    let Some(path) = &options.plot else {
-        return Ok(());
-    };
-    let plot = Plot {
-        title,
-        hardware: setup.cost.hardware(),
-        outcomes,
-        sweeps: if options.sweep_rates.len() > 1 {
-            sweeps
-        } else {
-            &[]
-        },
-    };
-    plot.write(path)
+    );
+    Ok(Simulated { text, drawn })
 }
 
 fn describe(setup: &Setup) -> String {

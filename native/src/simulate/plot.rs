@@ -1,6 +1,7 @@
 //! Runs as pictures, SVG or PNG by the file's ending: latency against rate, steps under the roof, and
 //! the cache over time. Brings the one font of its labels; asks the system for none.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -9,41 +10,73 @@ use anyhow::{Context, anyhow, bail};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::register_font;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 use twoclock_core::sched::{Hardware, Regime};
 
-use super::run::Outcome;
+use super::marks::{FONT, Mark, Sample, legend};
+use super::run::{Outcome, Step};
 use super::summary::Summary;
 
-const FONT: &str = "sans-serif";
-const PANEL: (u32, u32) = (900, 480);
-/// Most dots of a policy in a panel.
-const MOST_DOTS: usize = 3000;
+/// Pixels of a panel, and of the legend in it.
+const PANEL: (u32, u32) = (960, 480);
+const LEGEND: u32 = 220;
+/// Most dots of a policy in a panel, and most points of a line.
+const MOST_DOTS: usize = 300;
+const MOST_POINTS: usize = 800;
 
 /// What there is to draw.
 pub struct Plot<'a> {
     /// What was simulated.
     pub title: &'a str,
+    /// The rate of `outcomes`.
+    pub times: &'a str,
     /// The device.
     pub hardware: &'a Hardware,
     /// Runs of one rate, of which steps and cache are drawn.
     pub outcomes: &'a [Outcome],
-    /// Policies with their runs over rates, ascending.
+    /// Policies with their runs over rates, ascending; none where there is one rate.
     pub sweeps: &'a [(String, Vec<Summary>)],
 }
 
-/// Colours told apart also without red and green (M. Okabe, K. Ito, "Color Universal Design").
-const COLOURS: [RGBColor; 7] = [
-    RGBColor(0, 114, 178),
-    RGBColor(230, 159, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(213, 94, 0),
-    RGBColor(86, 180, 233),
-    RGBColor(90, 90, 90),
-];
+/// The kinds of files there are.
+#[derive(Clone, Copy)]
+enum Format {
+    Svg,
+    Png,
+}
 
-fn colour(index: usize) -> RGBColor {
-    COLOURS[index % COLOURS.len()]
+impl Format {
+    /// By a name's ending, in capitals or not.
+    fn of(path: &Path) -> anyhow::Result<Self> {
+        let ending = path.extension().and_then(|e| e.to_str());
+        match ending.map(str::to_ascii_lowercase).as_deref() {
+            Some("svg") => Ok(Self::Svg),
+            Some("png") => Ok(Self::Png),
+            _ => bail!(
+                "{} is no .svg and no .png, which a plot is written as",
+                path.display()
+            ),
+        }
+    }
+}
+
+/// Checks that a plot can be written there, and leaves everything as it is.
+///
+/// # Errors
+/// An ending that is neither `.svg` nor `.png`, or a file that cannot be written.
+pub fn check(path: &Path) -> anyhow::Result<()> {
+    Format::of(path)?;
+    let was_there = path.exists();
+    let opened = fs::OpenOptions::new().append(true).create(true).open(path);
+    opened.with_context(|| unwritten(path))?;
+    if !was_there {
+        fs::remove_file(path).with_context(|| unwritten(path))?;
+    }
+    Ok(())
+}
+
+fn unwritten(path: &Path) -> String {
+    format!("the plot {} cannot be written", path.display())
 }
 
 fn font() -> anyhow::Result<()> {
@@ -62,16 +95,16 @@ impl Plot<'_> {
     /// An ending that is neither `.svg` nor `.png`, or a file that cannot be written.
     pub fn write(&self, path: &Path) -> anyhow::Result<()> {
         font()?;
-        let panels = u32::from(!self.sweeps.is_empty()) + 2;
+        let panels = u32::from(self.is_swept()) + 2;
         let size = (PANEL.0, PANEL.1 * panels);
-        let unwritten = || format!("{} cannot be written", path.display());
-        match path.extension().and_then(|e| e.to_str()) {
-            Some("svg") => {
+        let unwritten = || unwritten(path);
+        match Format::of(path)? {
+            Format::Svg => {
                 let mut text = String::new();
                 self.draw(&SVGBackend::with_string(&mut text, size).into_drawing_area())?;
                 fs::write(path, text).with_context(unwritten)
             }
-            Some("png") => {
+            Format::Png => {
                 let mut pixels = vec![0; size.0 as usize * size.1 as usize * 3];
                 self.draw(&BitMapBackend::with_buffer(&mut pixels, size).into_drawing_area())?;
                 let file = fs::File::create(path).with_context(unwritten)?;
@@ -81,16 +114,15 @@ impl Plot<'_> {
                 writer.write_image_data(&pixels).with_context(unwritten)?;
                 writer.finish().with_context(unwritten)
             }
-            _ => bail!("{} is no .svg and no .png", path.display()),
         }
     }
 
     fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> anyhow::Result<()> {
         let failed = |e: DrawingAreaErrorKind<B::ErrorType>| anyhow!("a plot failed: {e}");
         area.fill(&WHITE).map_err(failed)?;
-        let panels = area.split_evenly((2 + usize::from(!self.sweeps.is_empty()), 1));
+        let panels = area.split_evenly((2 + usize::from(self.is_swept()), 1));
         let mut panels = panels.iter();
-        if !self.sweeps.is_empty() {
+        if self.is_swept() {
             let panel = panels.next().context("there is a panel for rates")?;
             self.latency(panel).map_err(failed)?;
         }
@@ -101,6 +133,12 @@ impl Plot<'_> {
         area.present().map_err(failed)
     }
 
+    /// Whether there are rates to draw latency by; one request alone has none.
+    fn is_swept(&self) -> bool {
+        let mut runs = self.sweeps.iter().flat_map(|(_, runs)| runs);
+        runs.any(|run| run.offered_rate.is_some())
+    }
+
     /// Normalized latency against the rate of requests.
     fn latency<B: DrawingBackend>(
         &self,
@@ -108,49 +146,37 @@ impl Plot<'_> {
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
         let points = |runs: &[Summary]| -> Vec<(f64, f64)> {
             runs.iter()
-                .filter_map(|s| Some((s.offered_rate?, s.normalized_latency.mean)))
+                .filter_map(|s| Some((s.offered_rate?, s.normalized_latency.mean * 1e3)))
                 .collect()
         };
-        let all: Vec<_> = self
-            .sweeps
-            .iter()
-            .flat_map(|(_, runs)| points(runs))
-            .collect();
-        let most_rate = all.iter().map(|p| p.0).fold(0.0, f64::max);
-        let least = all.iter().map(|p| p.1).fold(f64::INFINITY, f64::min);
-        // Beyond saturation latency only tells how long the trace was.
-        let most = (least * 40.0).min(all.iter().map(|p| p.1).fold(least, f64::max) * 1.1);
-        let mut chart = ChartBuilder::on(area)
-            .caption(format!("Latency by rate: {}", self.title), (FONT, 22))
-            .margin(12)
-            .x_label_area_size(44)
-            .y_label_area_size(76)
-            .build_cartesian_2d(0.0..most_rate * 1.05, 0.0..most)?;
+        let all = || self.sweeps.iter().flat_map(|(_, runs)| points(runs));
+        let most_rate = all().map(|p| p.0).fold(0.0, f64::max);
+        let least = all().map(|p| p.1).fold(f64::INFINITY, f64::min);
+        let most = all().map(|p| p.1).fold(least, f64::max);
+        let (area, beside) = area.split_horizontally(PANEL.0 - LEGEND);
+        // Logarithms: one slow policy leaves the others their differences.
+        let mut chart = panel(&area)
+            .caption(format!("Latency by rate: {}", self.title), (FONT, 20))
+            .build_cartesian_2d(0.0..most_rate * 1.05, (least / 1.3..most * 1.3).log_scale())?;
         chart
             .configure_mesh()
             .light_line_style(WHITE)
             .label_style((FONT, 15))
             .axis_desc_style((FONT, 17))
             .x_desc("requests a second")
-            .y_desc("seconds a token, from arrival")
-            .y_label_formatter(&|y| format!("{y:.2}"))
+            .y_desc("ms a token, from arrival (mean)")
+            .y_label_formatter(&|y| digits(*y))
             .draw()?;
+        let mut lines = Vec::new();
         for (index, (policy, runs)) in self.sweeps.iter().enumerate() {
-            let colour = colour(index);
-            let inside: Vec<_> = clipped(&points(runs), most);
-            chart
-                .draw_series(LineSeries::new(
-                    inside.iter().copied(),
-                    colour.stroke_width(2),
-                ))?
-                .label(policy.clone())
-                .legend(move |(x, y)| {
-                    Rectangle::new([(x, y - 5), (x + 14, y + 5)], colour.filled())
-                });
-            let dots = points(runs).into_iter().filter(|p| p.1 <= most);
-            chart.draw_series(dots.map(|p| Circle::new(p, 4, colour.filled())))?;
+            let mark = Mark::new(index, self.sweeps.len());
+            chart.draw_series(LineSeries::new(points(runs), mark.line()))?;
+            chart.draw_series(points(runs).into_iter().map(|at| {
+                EmptyElement::at(at) + PathElement::new(mark.corners(mark.radius()), mark.edge())
+            }))?;
+            lines.push((Sample::Marked(mark), policy.clone()));
         }
-        legend(&mut chart, SeriesLabelPosition::UpperLeft)
+        legend(&beside, &lines)
     }
 
     /// Steps by operations a byte and operations a second, under what the device reaches.
@@ -159,19 +185,18 @@ impl Plot<'_> {
         area: &DrawingArea<B, Shift>,
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
         let steps = || self.outcomes.iter().flat_map(|o| &o.steps);
-        let least = steps().map(|s| s.intensity).fold(1.0, f64::min).max(1e-3);
-        let most = steps().map(|s| s.intensity).fold(1e3, f64::max);
+        let least = steps().map(|s| s.intensity).fold(1.0, f64::min).max(1e-3) / 1.5;
+        let most = steps().map(|s| s.intensity).fold(1e3, f64::max) * 1.5;
         let slowest = steps().map(|s| s.flops).fold(f64::INFINITY, f64::min);
-        let peak = self.hardware.flops.gemm.max(self.hardware.flops.skinny);
+        let flops = &self.hardware.flops;
+        let peak = flops.gemm.max(flops.skinny).max(flops.gemv);
         let low = slowest.min(least * self.hardware.bandwidth) / 2.0;
-        let mut chart = ChartBuilder::on(area)
-            .caption(format!("Steps under the roof: {}", self.title), (FONT, 22))
-            .margin(12)
-            .x_label_area_size(44)
-            .y_label_area_size(76)
+        let (area, beside) = area.split_horizontally(PANEL.0 - LEGEND);
+        let mut chart = panel(&area)
+            .caption(self.named("Steps under the roof"), (FONT, 20))
             .build_cartesian_2d(
-                (least / 1.5..most * 1.5).log_scale(),
-                (low / 1e12..peak * 2.0 / 1e12).log_scale(),
+                (least..most).log_scale(),
+                (low / 1e12..peak * 2.5 / 1e12).log_scale(),
             )?;
         chart
             .configure_mesh()
@@ -180,30 +205,37 @@ impl Plot<'_> {
             .axis_desc_style((FONT, 17))
             .x_desc("operations a byte")
             .y_desc("TFLOP/s")
+            .x_label_formatter(&|x| digits(*x))
+            .y_label_formatter(&|y| digits(*y))
             .draw()?;
+        let mut lines = Vec::new();
         for (index, outcome) in self.outcomes.iter().enumerate() {
-            let colour = colour(index);
-            let every = outcome.steps.len().div_ceil(MOST_DOTS).max(1);
-            let dots = outcome.steps.iter().step_by(every).map(|step| {
-                let at = (step.intensity, step.flops / 1e12);
-                Circle::new(at, 2, colour.mix(0.5).filled())
+            let mark = Mark::new(index, self.outcomes.len());
+            let dots = spread_out(&outcome.steps).into_iter().map(|(x, flops)| {
+                EmptyElement::at((x, flops / 1e12)) + PathElement::new(mark.corners(4), mark.edge())
             });
-            chart
-                .draw_series(dots)?
-                .label(outcome.policy.to_string())
-                .legend(move |(x, y)| {
-                    Rectangle::new([(x, y - 5), (x + 14, y + 5)], colour.filled())
-                });
+            chart.draw_series(dots)?;
+            lines.push((Sample::Dot(mark), outcome.policy.to_string()));
         }
-        for regime in Regime::ALL {
+        lines.push((Sample::Nothing, "a mark: one step, or".to_owned()));
+        lines.push((Sample::Nothing, "several like it".to_owned()));
+        for (rate, name) in roofs(self.hardware) {
             let roof = (0..200).map(|i| {
-                let x = least / 1.5 * (most * 2.25 / least).powf(f64::from(i) / 199.0);
-                let rate = self.hardware.flops.get(regime);
+                let x = least * (most / least).powf(f64::from(i) / 199.0);
                 (x, (x * self.hardware.bandwidth).min(rate) / 1e12)
             });
             chart.draw_series(LineSeries::new(roof, BLACK.stroke_width(1)))?;
+            let text = TextStyle::from((FONT, 14).into_font());
+            let text = text.pos(Pos::new(HPos::Right, VPos::Bottom));
+            let at = (most / 1.05, rate * 1.04 / 1e12);
+            chart.draw_series([Text::new(name, at, text)])?;
         }
-        legend(&mut chart, SeriesLabelPosition::LowerRight)
+        let text = TextStyle::from((FONT, 14).into_font());
+        let text = text.pos(Pos::new(HPos::Left, VPos::Top));
+        let at = least * 2.0;
+        let at = (at, at * self.hardware.bandwidth * 0.75 / 1e12);
+        chart.draw_series([Text::new("memory bandwidth", at, text)])?;
+        legend(&beside, &lines)
     }
 
     /// Slots held, and slots with tokens in them, over time.
@@ -211,17 +243,28 @@ impl Plot<'_> {
         &self,
         area: &DrawingArea<B, Shift>,
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+        let first = |o: &Outcome| o.steps.first().map_or(0.0, |s| s.begin);
         let last = |o: &Outcome| o.steps.last().map_or(0.0, |s| s.begin + s.seconds);
+        let begin = self
+            .outcomes
+            .iter()
+            .map(first)
+            .fold(f64::INFINITY, f64::min);
         // A policy that takes much longer than the others shows only that it does.
         let shortest = self.outcomes.iter().map(last).fold(f64::INFINITY, f64::min);
         let longest = self.outcomes.iter().map(last).fold(1e-9, f64::max);
-        let end = longest.min(1.5 * shortest);
-        let mut chart = ChartBuilder::on(area)
-            .caption(format!("Key/value slots: {}", self.title), (FONT, 22))
-            .margin(12)
-            .x_label_area_size(44)
-            .y_label_area_size(76)
-            .build_cartesian_2d(0.0..end * 1.3, 0.0..105.0)?;
+        let end = longest.min(begin + 1.5 * (shortest - begin));
+        let share = |slots: usize, of: &Outcome| 100.0 * slots as f64 / of.kv_slots as f64;
+        let shown = |of: &Outcome| of.steps.iter().take_while(|s| s.begin <= end).count();
+        let most = self.outcomes.iter().flat_map(|o| {
+            let steps = o.steps[..shown(o)].iter();
+            steps.map(|s| share(s.kv_held.max(s.kv_used), o))
+        });
+        let most = most.fold(0.0, f64::max).max(1e-3);
+        let (area, beside) = area.split_horizontally(PANEL.0 - LEGEND);
+        let mut chart = panel(&area)
+            .caption(self.named("Key/value slots"), (FONT, 20))
+            .build_cartesian_2d(begin..end, 0.0..most * 1.05)?;
         chart
             .configure_mesh()
             .light_line_style(WHITE)
@@ -229,62 +272,100 @@ impl Plot<'_> {
             .axis_desc_style((FONT, 17))
             .x_desc("seconds")
             .y_desc("% of the cache")
+            .x_label_formatter(&|x| digits(*x))
+            .y_label_formatter(&|y| digits(*y))
             .draw()?;
+        let mut lines = Vec::new();
         for (index, outcome) in self.outcomes.iter().enumerate() {
-            let colour = colour(index);
-            let every = outcome.steps.len().div_ceil(MOST_DOTS).max(1);
-            let share = |slots: usize| 100.0 * slots as f64 / outcome.kv_slots as f64;
-            let steps = || {
-                let shown = outcome.steps.iter().take_while(|s| s.begin <= end);
-                shown.step_by(every)
-            };
-            let held = steps().map(|s| (s.begin, share(s.kv_held)));
-            chart.draw_series(LineSeries::new(held, colour.mix(0.35).stroke_width(1)))?;
-            let used = steps().map(|s| (s.begin, share(s.kv_used)));
-            chart
-                .draw_series(LineSeries::new(used, colour.stroke_width(2)))?
-                .label(format!("{}: filled (pale: held)", outcome.policy))
-                .legend(move |(x, y)| {
-                    Rectangle::new([(x, y - 5), (x + 14, y + 5)], colour.filled())
-                });
+            let mark = Mark::new(index, self.outcomes.len());
+            let steps = &outcome.steps[..shown(outcome)];
+            let every = steps.len().div_ceil(MOST_POINTS).max(1);
+            let steps = || steps.iter().step_by(every);
+            let used = steps().map(|s| (s.begin, share(s.kv_used, outcome)));
+            chart.draw_series(LineSeries::new(used, mark.line()))?;
+            let held = steps().map(|s| (s.begin, share(s.kv_held, outcome)));
+            chart.draw_series(LineSeries::new(held, mark.pale()))?;
+            lines.push((Sample::Line(mark.line()), outcome.policy.to_string()));
+            if last(outcome) > end {
+                let until = format!("ends at {} s", digits(last(outcome)));
+                lines.push((Sample::Nothing, until));
+            }
         }
-        legend(&mut chart, SeriesLabelPosition::UpperRight)
+        let black = |mix: f64, width| Sample::Line(BLACK.mix(mix).stroke_width(width));
+        lines.push((black(0.8, 3), "slots with a token".to_owned()));
+        lines.push((black(0.4, 1), "slots held for requests".to_owned()));
+        legend(&beside, &lines)
+    }
+
+    /// A title with what was simulated and at which rate.
+    fn named(&self, what: &str) -> String {
+        format!("{what}: {}, {}", self.title, self.times)
     }
 }
 
-/// A line up to where it leaves the picture at `most`.
-fn clipped(points: &[(f64, f64)], most: f64) -> Vec<(f64, f64)> {
-    let mut inside = Vec::new();
-    for pair in points.windows(2) {
-        let ((x0, y0), (x1, y1)) = (pair[0], pair[1]);
-        if y0 > most {
-            break;
-        }
-        inside.push((x0, y0));
-        match y1 > most {
-            true => inside.push((x0 + (x1 - x0) * (most - y0) / (y1 - y0), most)),
-            false => inside.push((x1, y1)),
-        }
-    }
-    if points.len() == 1 {
-        inside.extend_from_slice(points);
-    }
-    inside
-}
-
-fn legend<'a, B, C>(
-    chart: &mut ChartContext<'a, B, C>,
-    position: SeriesLabelPosition,
-) -> Result<(), DrawingAreaErrorKind<B::ErrorType>>
-where
-    B: DrawingBackend + 'a,
-    C: CoordTranslate,
-{
+/// What every chart starts from.
+fn panel<'a, 'b, B: DrawingBackend>(area: &'a DrawingArea<B, Shift>) -> ChartBuilder<'a, 'b, B> {
+    let mut chart = ChartBuilder::on(area);
+    chart.margin(12).x_label_area_size(44).y_label_area_size(76);
     chart
-        .configure_series_labels()
-        .position(position)
-        .background_style(WHITE.mix(0.85))
-        .border_style(BLACK.mix(0.3))
-        .label_font((FONT, 15))
-        .draw()
+}
+
+/// A number as an axis needs it: three digits, without noughts behind the point.
+fn digits(value: f64) -> String {
+    let places = (2 - value.abs().max(1e-9).log10().floor() as i32).clamp(0, 6) as usize;
+    let text = format!("{value:.places$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+/// The roofs of a device, each rate once, with the steps it is that of.
+fn roofs(hardware: &Hardware) -> Vec<(f64, String)> {
+    let mut roofs: Vec<(f64, String)> = Vec::new();
+    for (regime, name) in [
+        (Regime::Gemv, "up to 8 tokens (gemv)"),
+        (Regime::Skinny, "9 to 64 tokens (skinny)"),
+        (Regime::Gemm, "more than 64 tokens (gemm)"),
+    ] {
+        let rate = hardware.flops.get(regime);
+        match roofs.iter_mut().find(|roof| roof.0 == rate) {
+            Some(roof) => roof.1 = format!("{}, {name}", roof.1),
+            None => roofs.push((rate, format!("steps of {name}"))),
+        }
+    }
+    roofs
+}
+
+/// Steps by operations a byte and a second, of each small field of the picture one, so that few dots
+/// show all there is; at most [`MOST_DOTS`].
+fn spread_out(steps: &[Step]) -> Vec<(f64, f64)> {
+    let mut taken = BTreeSet::new();
+    // About four pixels.
+    let field = |value: f64| (value.max(1e-12).ln() * 20.0).round() as i64;
+    let dots = steps.iter().map(|step| (step.intensity, step.flops));
+    let dots: Vec<_> = dots
+        .filter(|dot| taken.insert((field(dot.0), field(dot.1))))
+        .collect();
+    let every = dots.len().div_ceil(MOST_DOTS).max(1);
+    dots.into_iter().step_by(every).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_have_the_digits_that_tell_them_apart() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.0125, "0.0125"),
+            (1.5, "1.5"),
+            (10.0, "10"),
+            (1000.0, "1000"),
+            (12_345.6, "12346"),
+        ] {
+            assert_eq!(digits(value), text);
+        }
+    }
 }

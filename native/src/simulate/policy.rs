@@ -43,7 +43,23 @@ pub enum Policy {
 }
 
 /// What may be asked for.
-pub const NAMES: &str = "ridge, fixed, fixed:TOKENS, vllm, orca, orca-max, orca-pow2, orca-oracle, static, static-oracle";
+pub const NAMES: &str = "ridge, fixed, fixed:TOKENS, vllm-2023, orca, orca-max, orca-pow2, orca-oracle, static, static-oracle";
+
+/// What each does, a few words a line.
+pub const DESCRIPTIONS: &str = "\
+  ridge           this engine: pages, prompts in chunks beside decodes, and as many prompt tokens a step as the
+                  cost model finds room for (free of charge, or within --tpot-slo-ms and --ttft-slo-ms)
+  fixed           the same with one budget of tokens a step, --max-num-batched-tokens, decodes first: chunked
+                  prefill as in Sarathi-Serve, and as in vLLM since
+  fixed:TOKENS    the same with this budget
+  vllm-2023       vLLM as in its paper of 2023 (also: vllm): pages, but prompts whole and before all decodes, no
+                  equal beginnings shared, preempted requests computed again; not the vLLM of today
+  orca-max        iterations scheduled one by one, prompts whole beside decodes; key/value slots reserved in one
+                  piece, for the longest sequence there may be (also: orca)
+  orca-pow2       the same, reserving for the answer's length rounded up to a power of two
+  orca-oracle     the same, reserving for the answer's true length, which no server knows
+  static          a batch runs until its longest answer is done, and only then come others; slots as orca-max
+  static-oracle   the same, slots as orca-oracle";
 
 impl FromStr for Policy {
     type Err = String;
@@ -52,7 +68,7 @@ impl FromStr for Policy {
         Ok(match name {
             "ridge" => Self::Ridge,
             "fixed" => Self::Fixed(None),
-            "vllm" => Self::Vllm,
+            "vllm-2023" | "vllm" => Self::Vllm,
             "orca" | "orca-max" => Self::Orca(Reservation::MaxModelLen),
             "orca-pow2" => Self::Orca(Reservation::PowerOfTwo),
             "orca-oracle" => Self::Orca(Reservation::MaxTokens),
@@ -79,7 +95,7 @@ impl fmt::Display for Policy {
             Self::Ridge => "ridge",
             Self::Fixed(None) => "fixed",
             Self::Fixed(Some(tokens)) => return write!(f, "fixed:{tokens}"),
-            Self::Vllm => "vllm",
+            Self::Vllm => "vllm-2023",
             Self::Orca(Reservation::PowerOfTwo) => "orca-pow2",
             Self::Orca(Reservation::MaxTokens) => "orca-oracle",
             Self::Orca(_) => "orca-max",
@@ -165,8 +181,13 @@ mod tests {
             let name = name.replace("TOKENS", "700");
             let policy: Policy = name.parse().unwrap();
             assert!(policy.to_string().starts_with(&name));
+            let described = name.replace("700", "TOKENS").replace("orca", "orca-max");
+            let described = described.replace("orca-max-", "orca-");
+            let line = format!("  {described} ");
+            assert!(DESCRIPTIONS.lines().any(|l| l.starts_with(&line)), "{line}");
             policy.config(&limits).validate().unwrap();
         }
+        assert_eq!("vllm".parse(), Ok(Policy::Vllm));
         for bad in ["", "fixed:", "fixed:0", "fixed:70000", "ridges"] {
             assert!(bad.parse::<Policy>().unwrap_err().contains("orca-pow2"));
         }

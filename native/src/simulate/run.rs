@@ -50,6 +50,8 @@ pub struct Step {
     pub num_seqs: usize,
     /// Tokens.
     pub num_tokens: usize,
+    /// Tokens of answers that it drew.
+    pub num_drawn: usize,
     /// Operations a byte.
     pub intensity: f64,
     /// Operations a second.
@@ -205,6 +207,7 @@ pub fn run(setup: &Setup, policy: Policy, trace: &[TraceRequest]) -> anyhow::Res
             seconds,
             num_seqs: step.scheduled.len(),
             num_tokens: load.num_tokens,
+            num_drawn: step.scheduled.iter().filter(|share| share.samples).count(),
             intensity: cost.intensity(),
             flops: cost.flops / seconds,
             bound: cost.bound,

@@ -14,6 +14,10 @@ use crate::text_input::read_text;
 /// Names of models.
 pub const NAMES: [&str; 3] = ["llama-3-8b", "llama-3-70b", "opt-13b"];
 
+/// What a `config.json` needs at least.
+pub const EXAMPLE: &str = r#"{"model_type": "llama", "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336,
+   "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8}"#;
+
 /// A model to simulate.
 #[derive(Clone, Debug)]
 pub struct Model {
@@ -93,9 +97,7 @@ pub fn find(reference: &str, bits: Bits, models: &Models<'_>) -> anyhow::Result<
     }
     if reference.ends_with(".json") {
         let text = read_text(Path::new(reference))?;
-        let json =
-            serde_json::from_str(&text).with_context(|| format!("{reference} is no JSON"))?;
-        return Ok(Model::new(&model_config_of_json(&json)?, None, bits));
+        return of_json(&text, bits).with_context(|| format!("{reference} describes no model"));
     }
     let names = NAMES.join(", ");
     let checkpoint = models
@@ -107,6 +109,11 @@ pub fn find(reference: &str, bits: Bits, models: &Models<'_>) -> anyhow::Result<
         bail!("{reference} has no weights");
     }
     Ok(Model::new(&checkpoint.config, Some(bytes), bits))
+}
+
+fn of_json(text: &str, bits: Bits) -> anyhow::Result<Model> {
+    let json = serde_json::from_str(text).context("it is no JSON")?;
+    Ok(Model::new(&model_config_of_json(&json)?, None, bits))
 }
 
 impl Model {
@@ -125,6 +132,18 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_example_is_the_model_of_that_name() {
+        let bits = Bits {
+            weight: None,
+            kv: 16.0,
+        };
+        let read = of_json(EXAMPLE, bits).unwrap();
+        let named = builtin("llama-3-8b", bits).unwrap();
+        assert_eq!(read.shape.num_params(), named.shape.num_params());
+        assert!(of_json("{", bits).is_err() && of_json("{}", bits).is_err());
+    }
 
     #[test]
     fn opt_takes_what_its_paper_says() {

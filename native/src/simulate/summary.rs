@@ -50,9 +50,15 @@ pub struct Summary {
     pub requests: usize,
     /// From the first arrival to the last answer's end, seconds.
     pub seconds: f64,
-    /// Answers a second.
+    /// Seconds of the window in which rates are counted: from the end of the first quarter of all
+    /// answers to the end of the third, so that neither the beginning nor the drain counts.
+    pub window_seconds: f64,
+    /// Whether a quarter of the requests is at least as many as a step had sequences at most. Where it
+    /// is not, the run had no middle to speak of, and rates in the window tell little.
+    pub settled: bool,
+    /// Answers a second that ended in the window.
     pub requests_per_second: f64,
-    /// Tokens of answers a second.
+    /// Tokens of answers a second that were drawn in the window.
     pub output_tokens_per_second: f64,
     /// Time from arrival to the answer's end, per token of it: the measure of Orca and `PagedAttention`.
     pub normalized_latency: Quantiles,
@@ -62,9 +68,10 @@ pub struct Summary {
     pub tpot: Quantiles,
     /// Times between tokens.
     pub itl: Quantiles,
-    /// Answers a second that kept the service level; `None` where there is none.
+    /// Answers a second that ended in the window and kept the service level; `None` where there is
+    /// none.
     pub goodput: Option<f64>,
-    /// Share of answers that kept it.
+    /// Share of all answers that kept it.
     pub attainment: Option<f64>,
     /// Sequences a step, weighted by time.
     pub mean_batch: f64,
@@ -93,9 +100,11 @@ impl Summary {
         let first = served.first().map_or(0.0, |s| s.arrival);
         let last = served.last().map_or(0.0, |s| s.arrival);
         let end = served.iter().map(|s| s.end).fold(first, f64::max);
-        let seconds = end - first;
-        let kept = slo_kept(served, slo).map(|kept| kept as f64);
-        let tokens = served.iter().map(|s| s.output_tokens).sum::<usize>() as f64;
+        let window = Window::of(served, first);
+        let inside = || served.iter().filter(|s| window.has(s.end));
+        let drawn = outcome.steps.iter();
+        let drawn = drawn.filter(|s| window.has(s.begin + s.seconds));
+        let tokens = drawn.map(|s| s.num_drawn).sum::<usize>() as f64;
         let over_time = |value: fn(&Step) -> f64| {
             let sum = outcome
                 .steps
@@ -117,17 +126,19 @@ impl Summary {
             policy: outcome.policy.to_string(),
             offered_rate: (last > first).then(|| served.len() as f64 / (last - first)),
             requests: served.len(),
-            seconds,
-            requests_per_second: served.len() as f64 / seconds,
-            output_tokens_per_second: tokens / seconds,
+            seconds: end - first,
+            window_seconds: window.seconds(),
+            settled: outcome.steps.iter().all(|s| 4 * s.num_seqs <= served.len()),
+            requests_per_second: inside().count() as f64 / window.seconds(),
+            output_tokens_per_second: tokens / window.seconds(),
             normalized_latency: quantiles(served, |s| {
                 Some((s.end - s.arrival) / s.output_tokens as f64)
             }),
             ttft: quantiles(served, |s| Some(s.first_token - s.arrival)),
             tpot: quantiles(served, tpot),
             itl: Quantiles::of(outcome.itl.clone()),
-            goodput: kept.map(|kept| kept / seconds),
-            attainment: kept.map(|kept| kept / served.len() as f64),
+            goodput: slo_kept(inside(), slo).map(|kept| kept as f64 / window.seconds()),
+            attainment: slo_kept(served.iter(), slo).map(|kept| kept as f64 / served.len() as f64),
             mean_batch: over_time(|s| s.num_seqs as f64),
             mean_step_tokens: outcome.steps.iter().map(|s| s.num_tokens).sum::<usize>() as f64
                 / outcome.steps.len() as f64,
@@ -145,6 +156,39 @@ impl Summary {
     }
 }
 
+/// A span of a run, without its beginning and with its end. Seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Window {
+    after: f64,
+    to: f64,
+}
+
+impl Window {
+    /// From the end of the first quarter of all answers to the end of the third. Between them as many
+    /// answers end as come where a policy keeps up, and as many as it can where it does not. The
+    /// whole run, which began at `first`, where these ends are one.
+    fn of(served: &[Served], first: f64) -> Self {
+        let mut ends: Vec<f64> = served.iter().map(|s| s.end).collect();
+        ends.sort_by(f64::total_cmp);
+        let quarter = |quarters: usize| ends.get((ends.len() * quarters / 4).saturating_sub(1));
+        match (quarter(1), quarter(3), ends.last()) {
+            (Some(&after), Some(&to), _) if to > after => Self { after, to },
+            (.., last) => Self {
+                after: first,
+                to: last.copied().unwrap_or(first),
+            },
+        }
+    }
+
+    fn has(&self, time: f64) -> bool {
+        self.after < time && time <= self.to
+    }
+
+    fn seconds(&self) -> f64 {
+        self.to - self.after
+    }
+}
+
 fn quantiles(served: &[Served], of: impl Fn(&Served) -> Option<f64>) -> Quantiles {
     Quantiles::of(served.iter().filter_map(of).collect())
 }
@@ -156,7 +200,7 @@ fn tpot(s: &Served) -> Option<f64> {
 }
 
 /// Answers that kept the service level.
-fn slo_kept(served: &[Served], slo: ServiceLevel) -> Option<usize> {
+fn slo_kept<'a>(served: impl Iterator<Item = &'a Served>, slo: ServiceLevel) -> Option<usize> {
     if slo == ServiceLevel::default() {
         return None;
     }
@@ -169,7 +213,7 @@ fn slo_kept(served: &[Served], slo: ServiceLevel) -> Option<usize> {
                 .tpot
                 .is_none_or(|most| tpot(s).is_none_or(|tpot| tpot <= most))
     };
-    Some(served.iter().filter(kept).count())
+    Some(served.filter(kept).count())
 }
 
 /// The highest rate up to which a latency keeps under `most`, between the rates that were tried as
@@ -213,10 +257,33 @@ mod tests {
         };
         let all = [served(1.5, 2.5), served(3.5, 4.5), served(1.5, 6.5)];
         let slo = |ttft, tpot| ServiceLevel { tpot, ttft };
-        assert_eq!(slo_kept(&all, slo(None, None)), None);
-        assert_eq!(slo_kept(&all, slo(Some(1.0), None)), Some(2));
-        assert_eq!(slo_kept(&all, slo(None, Some(0.2))), Some(2));
-        assert_eq!(slo_kept(&all, slo(Some(1.0), Some(0.2))), Some(1));
+        let kept = |slo| slo_kept(all.iter(), slo);
+        assert_eq!(kept(slo(None, None)), None);
+        assert_eq!(kept(slo(Some(1.0), None)), Some(2));
+        assert_eq!(kept(slo(None, Some(0.2))), Some(2));
+        assert_eq!(kept(slo(Some(1.0), Some(0.2))), Some(1));
+    }
+
+    #[test]
+    fn rates_are_of_the_middle_half() {
+        let served = |ends: &[f64]| -> Vec<Served> {
+            let served = |&end: &f64| Served {
+                arrival: 1.0,
+                first_token: end,
+                end,
+                output_tokens: 1,
+            };
+            ends.iter().map(served).collect()
+        };
+        // 4 answers end from 4 to 12, one of which is the last of the third quarter.
+        let run = served(&[90.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 80.0]);
+        let window = Window::of(&run, 1.0);
+        assert_eq!((window.after, window.to), (4.0, 12.0));
+        assert_eq!(run.iter().filter(|s| window.has(s.end)).count(), 4);
+        for run in [served(&[5.0]), served(&[5.0, 5.0, 5.0, 5.0])] {
+            let window = Window::of(&run, 1.0);
+            assert_eq!((window.after, window.to), (1.0, 5.0));
+        }
     }
 
     #[test]

@@ -28,9 +28,20 @@ pub struct TraceRequest {
     pub prefix_tokens: usize,
 }
 
+/// What a line looks like.
+pub const EXAMPLE: &str = r#"{"arrival_s": 0.5, "prompt_tokens": 90, "output_tokens": 30}"#;
+/// Most of a file's beginning that an error repeats, in characters.
+const MOST_SHOWN: usize = 40;
+
 /// A line that is no request.
 #[derive(Debug, Error)]
 pub enum TraceError {
+    /// Not a file of lines at all.
+    #[error("a trace has one JSON object a line, as {EXAMPLE}, but this begins with {found:?}")]
+    Form {
+        /// How it begins.
+        found: String,
+    },
     /// It is not such an object.
     #[error("line {line} is no request: {message}")]
     Line {
@@ -100,9 +111,14 @@ pub fn parse(text: &str) -> Result<Vec<TraceRequest>, TraceError> {
     let mut requests: Vec<TraceRequest> = Vec::new();
     for (index, text) in lines {
         let line = index + 1;
+        // A JSON array, or lines with commas: other forms of the same, and no flaw of one line.
+        if requests.is_empty() && !text.trim_start().starts_with('{') {
+            let found = text.chars().take(MOST_SHOWN).collect();
+            return Err(TraceError::Form { found });
+        }
         let request: TraceRequest = serde_json::from_str(text).map_err(|e| TraceError::Line {
             line,
-            message: e.to_string(),
+            message: in_line(&e),
         })?;
         let value = |field, found, must| {
             Err(TraceError::Value {
@@ -139,6 +155,16 @@ pub fn parse(text: &str) -> Result<Vec<TraceRequest>, TraceError> {
     match requests.is_empty() {
         true => Err(TraceError::Length(0)),
         false => Ok(requests),
+    }
+}
+
+/// What is wrong with a line, and in which column: its number is known already.
+fn in_line(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    match message.strip_suffix(&place) {
+        Some(message) => format!("{message} (column {})", error.column()),
+        None => message,
     }
 }
 
@@ -247,7 +273,11 @@ mod tests {
         for (bad, words) in [
             ("", "0"),
             ("{", "line 1"),
-            ("[]", "line 1"),
+            ("[]", "one JSON object a line"),
+            (
+                "arrival_s,prompt_tokens,output_tokens\n0,5,6\n",
+                "begins with \"arrival_s,prompt",
+            ),
             ("{\"arrival_s\": 0, \"prompt_tokens\": 5}", "output_tokens"),
             (
                 "{\"arrival_s\": 0, \"prompt_tokens\": -5, \"output_tokens\": 1}",
@@ -273,6 +303,7 @@ mod tests {
         ] {
             let error = parse(bad).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
+            assert!(error.matches("line ").count() <= 1, "{error}");
         }
     }
 }
