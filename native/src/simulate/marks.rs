@@ -51,7 +51,7 @@ pub struct Mark {
 impl Mark {
     /// That of a policy, of so many.
     pub fn new(index: usize, of: usize) -> Self {
-        let above = of.saturating_sub(index + 1).min(5) as u32;
+        let above = of.saturating_sub(index + 1).min(4) as u32;
         Self { index, above }
     }
 
@@ -61,7 +61,12 @@ impl Mark {
 
     /// Of its lines.
     pub fn line(self) -> ShapeStyle {
-        self.colour().mix(0.8).stroke_width(2 + 2 * self.above)
+        self.colour().mix(0.8).stroke_width(2 + self.above)
+    }
+
+    /// Of lines with many corners, which would show as thorns of wider ones.
+    pub fn fine(self) -> ShapeStyle {
+        self.colour().mix(0.8).stroke_width(2)
     }
 
     /// Of lines that accompany those.
@@ -90,8 +95,8 @@ impl Mark {
 /// What stands before a line of a legend.
 #[derive(Clone, Copy, Debug)]
 pub enum Sample {
-    /// A line with a mark on it.
-    Marked(Mark),
+    /// A line of this style with a mark on it.
+    Marked(Mark, ShapeStyle),
     /// A mark.
     Dot(Mark),
     /// A line.
@@ -115,8 +120,8 @@ pub fn legend<B: DrawingBackend>(
         let mark =
             |mark: Mark| EmptyElement::at((17, y)) + PathElement::new(mark.corners(5), mark.edge());
         match *sample {
-            Sample::Marked(of) => {
-                area.draw(&stroke(of.line()))?;
+            Sample::Marked(of, style) => {
+                area.draw(&stroke(style))?;
                 area.draw(&mark(of))?;
             }
             Sample::Dot(of) => area.draw(&mark(of))?,

@@ -23,6 +23,8 @@ const LEGEND: u32 = 220;
 /// Most dots of a policy in a panel, and most points of a line.
 const MOST_DOTS: usize = 300;
 const MOST_POINTS: usize = 800;
+/// Marks on a line over time.
+const MARKS_OF_A_LINE: usize = 10;
 
 /// What there is to draw.
 pub struct Plot<'a> {
@@ -174,7 +176,7 @@ impl Plot<'_> {
             chart.draw_series(points(runs).into_iter().map(|at| {
                 EmptyElement::at(at) + PathElement::new(mark.corners(mark.radius()), mark.edge())
             }))?;
-            lines.push((Sample::Marked(mark), policy.clone()));
+            lines.push((Sample::Marked(mark, mark.line()), policy.clone()));
         }
         legend(&beside, &lines)
     }
@@ -281,18 +283,33 @@ impl Plot<'_> {
             let steps = &outcome.steps[..shown(outcome)];
             let every = steps.len().div_ceil(MOST_POINTS).max(1);
             let steps = || steps.iter().step_by(every);
-            let used = steps().map(|s| (s.begin, share(s.kv_used, outcome)));
-            chart.draw_series(LineSeries::new(used, mark.line()))?;
             let held = steps().map(|s| (s.begin, share(s.kv_held, outcome)));
             chart.draw_series(LineSeries::new(held, mark.pale()))?;
-            lines.push((Sample::Line(mark.line()), outcome.policy.to_string()));
+            let used: Vec<_> = steps()
+                .map(|s| (s.begin, share(s.kv_used, outcome)))
+                .collect();
+            chart.draw_series(LineSeries::new(used.iter().copied(), mark.fine()))?;
+            // Each policy's marks at times of its own, so that equal lines are seen to be several.
+            let of = self.outcomes.len();
+            let dots = (0..MARKS_OF_A_LINE).filter_map(|i| {
+                let part = (i * of + index + 1) as f64 / (MARKS_OF_A_LINE * of + 1) as f64;
+                let time = begin + (end - begin) * part;
+                used.iter().copied().find(|at| at.0 >= time)
+            });
+            chart.draw_series(
+                dots.map(|at| {
+                    EmptyElement::at(at) + PathElement::new(mark.corners(6), mark.edge())
+                }),
+            )?;
+            let name = outcome.policy.to_string();
+            lines.push((Sample::Marked(mark, mark.fine()), name));
             if last(outcome) > end {
                 let until = format!("ends at {} s", digits(last(outcome)));
                 lines.push((Sample::Nothing, until));
             }
         }
         let black = |mix: f64, width| Sample::Line(BLACK.mix(mix).stroke_width(width));
-        lines.push((black(0.8, 3), "slots with a token".to_owned()));
+        lines.push((black(0.8, 2), "slots with a token".to_owned()));
         lines.push((black(0.4, 1), "slots held for requests".to_owned()));
         legend(&beside, &lines)
     }
