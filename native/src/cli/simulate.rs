@@ -16,17 +16,17 @@ pub(super) fn more_help() -> String {
 Policies:
 {}
 
-Rates (served, tokens/s, goodput) are counted while the middle half of all answers ended, so that neither the
-beginning nor the drain counts.
+Rates (served, tokens/s, goodput) are counted while the middle half of all answers ended, so
+that neither the beginning nor the drain counts.
 
 Files:
-  a device file is one JSON object; all as reached, not as promised. flops may be one number, for steps of
-  any size; bandwidth and host_bandwidth are bytes/s, overheads seconds, memory bytes:
+  a device file is one JSON object, all as reached, not as promised. flops may be one number, for
+  steps of any size; bandwidths are bytes/s, overheads seconds, memory bytes:
   {}
   a model file is a config.json; this much at least:
   {}
-  a trace file has one JSON object a line, in order of arrival; where prompts begin alike, \"prefix_group\": 1
-  and \"prefix_tokens\": 64 too:
+  a trace file has one JSON object a line, in order of arrival; where prompts begin alike, also
+  \"prefix_group\": 1 and \"prefix_tokens\": 64:
   {}
 
 Examples:
@@ -36,7 +36,7 @@ Examples:
     --policy orca-max,orca-pow2,orca-oracle,vllm-2023 --plot rates.svg
   twoclock simulate --compare papers                what Orca, PagedAttention and Sarathi gain
 
-The scheduler and the block pool are the engine's own; time is what the cost model predicts of a step.",
+The scheduler and the block pool are the engine's own; time is what the cost model predicts.",
         policy::DESCRIPTIONS,
         device_file::EXAMPLE,
         shape::EXAMPLE,

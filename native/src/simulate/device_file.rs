@@ -6,8 +6,8 @@ use thiserror::Error;
 use twoclock_core::sched::{Hardware, HardwareError, PerRegime};
 
 /// What a file looks like.
-pub const EXAMPLE: &str = r#"{"bandwidth": 2.7e12, "flops": {"gemv": 3e13, "skinny": 3e14, "gemm": 6e14}, "step_overhead": 2e-4,
-   "dispatch_overhead": 2e-6, "memory": 8e10, "host_bandwidth": 5e10}"#;
+pub const EXAMPLE: &str = r#"{"bandwidth": 2.7e12, "flops": {"gemv": 3e13, "skinny": 3e14, "gemm": 6e14}, "memory": 8e10,
+   "step_overhead": 2e-4, "dispatch_overhead": 2e-6, "host_bandwidth": 5e10}"#;
 
 /// A file that describes no device.
 #[derive(Debug, Error)]

@@ -46,20 +46,21 @@ pub enum Policy {
 pub const NAMES: &str = "ridge, fixed, fixed:TOKENS, vllm-2023, orca, orca-max, orca-pow2, orca-oracle, static, static-oracle";
 
 /// What each does, a few words a line.
-pub const DESCRIPTIONS: &str = "\
-  ridge           this engine: pages, prompts in chunks beside decodes, and as many prompt tokens a step as the
-                  cost model finds room for (free of charge, or within --tpot-slo-ms and --ttft-slo-ms)
-  fixed           the same with one budget of tokens a step, --max-num-batched-tokens, decodes first: chunked
-                  prefill as in Sarathi-Serve, and as in vLLM since
-  fixed:TOKENS    the same with this budget
-  vllm-2023       vLLM as in its paper of 2023 (also: vllm): pages, but prompts whole and before all decodes, no
-                  equal beginnings shared, preempted requests computed again; not the vLLM of today
-  orca-max        iterations scheduled one by one, prompts whole beside decodes; key/value slots reserved in one
-                  piece, for the longest sequence there may be (also: orca)
-  orca-pow2       the same, reserving for the answer's length rounded up to a power of two
-  orca-oracle     the same, reserving for the answer's true length, which no server knows
-  static          a batch runs until its longest answer is done, and only then come others; slots as orca-max
-  static-oracle   the same, slots as orca-oracle";
+pub const DESCRIPTIONS: &str = "  \
+  ridge          this engine: pages, prompts in chunks beside decodes, and as many prompt tokens
+                 a step as the cost model finds room for (free, or within the times to keep)
+  fixed          the same with one budget of tokens a step, --max-num-batched-tokens, decodes
+                 first: chunked prefill as in Sarathi-Serve, and as in vLLM since
+  fixed:TOKENS   the same with this budget
+  vllm-2023      vLLM as in its paper of 2023 (also: vllm), not that of today: pages, but prompts
+                 whole and before all decodes, and equal beginnings are computed again
+  orca-max       iterations scheduled one by one, prompts whole beside decodes; key/value slots
+                 reserved in one piece, for the longest sequence there may be (also: orca)
+  orca-pow2      the same, reserving for the answer's length up to a power of two
+  orca-oracle    the same, reserving for the answer's true length, which no server knows
+  static         a batch runs until its longest answer is done, and only then come others; slots
+                 as orca-max
+  static-oracle  the same, slots as orca-oracle";
 
 impl FromStr for Policy {
     type Err = String;
@@ -185,6 +186,8 @@ mod tests {
             let described = described.replace("orca-max-", "orca-");
             let line = format!("  {described} ");
             assert!(DESCRIPTIONS.lines().any(|l| l.starts_with(&line)), "{line}");
+            // Wider help is broken anew.
+            assert!(DESCRIPTIONS.lines().all(|l| l.len() < 100));
             policy.config(&limits).validate().unwrap();
         }
         assert_eq!("vllm".parse(), Ok(Policy::Vllm));

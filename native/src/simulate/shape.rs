@@ -15,8 +15,9 @@ use crate::text_input::read_text;
 pub const NAMES: [&str; 3] = ["llama-3-8b", "llama-3-70b", "opt-13b"];
 
 /// What a `config.json` needs at least.
-pub const EXAMPLE: &str = r#"{"model_type": "llama", "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336,
-   "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8}"#;
+pub const EXAMPLE: &str = r#"{"model_type": "llama", "vocab_size": 128256, "hidden_size": 4096,
+   "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+   "num_key_value_heads": 8}"#;
 
 /// A model to simulate.
 #[derive(Clone, Debug)]
