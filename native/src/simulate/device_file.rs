@@ -199,7 +199,7 @@ mod tests {
             (
                 "1000000",
                 "1e30",
-                "memory is 1e+30; it must be a whole number",
+                "; it must be a whole number of bytes below",
             ),
             ("1000000", "0", "memory is 0, but it must be from 1"),
             ("\"gemm\"", "\"gem\"", "\"flops.gem\"; there are gemv"),
