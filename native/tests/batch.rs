@@ -8,7 +8,7 @@
 
 mod batch_scene;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -210,6 +210,33 @@ fn a_files_fault_names_its_line_and_harms_nothing() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("line 1: it is no answer"), "{said}");
     assert_eq!(fs::read(&other).unwrap(), before);
+    // A summary would be written over either.
+    for path in ["in.jsonl", "./out.jsonl", "/nowhere/summary.json"] {
+        let arguments = ["--summary", path];
+        let output = batch(home.path(), "out.jsonl", &arguments)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("cannot be written"), "{said}");
+    }
+    assert_eq!(fs::read(&other).unwrap(), before);
+    // Somebody else is writing into it.
+    let mut held = OpenOptions::new();
+    let held = held.append(true).create(true);
+    let held = held.open(home.path().join("held.jsonl")).unwrap();
+    held.lock().unwrap();
+    let output = batch(home.path(), "held.jsonl", &[]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("is writing into it"), "{said}");
+    // A pipe nobody writes to.
+    fs::remove_file(&other).unwrap();
+    let made = Command::new("mkfifo").arg(&other).status().unwrap();
+    assert!(made.success());
+    let output = batch(home.path(), "out.jsonl", &[]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("it is no regular file"), "{said}");
 }
 
 fn many() -> Vec<Value> {
@@ -280,6 +307,9 @@ fn it_goes_on_after_whatever_ended_it() {
 
     succeeded(batch(home.path(), "out.jsonl", &[]).output().unwrap());
     assert_eq!(choices(out.clone()), expected);
+    let ids = answers(out.clone()).into_values();
+    let ids: BTreeSet<String> = ids.map(|a| a["body"]["id"].to_string()).collect();
+    assert_eq!(ids.len(), 24, "each its own id");
     // All is answered: nothing to do, and no model loaded.
     let again = succeeded(batch(home.path(), "out.jsonl", &[]).output().unwrap());
     assert_eq!(again["requests"]["skipped"], 24);

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 use twoclock_core::clock::Clock;
-use twoclock_core::engine::EngineCore;
+use twoclock_core::engine::{EngineCore, StepRecord};
 use twoclock_core::model::KvCacheDtype;
 use twoclock_core::runner::{MemoryPlan, ModelRunner, RunnerOptions};
 use twoclock_core::sched::{CostModel, Hardware, ModelShape, SchedulerConfig, ServiceLevel};
@@ -140,6 +140,18 @@ fn beside_a_prompt(engine: &mut Engine<'_>, text: &[u32]) -> [f64; 3] {
         step(engine);
     }
     let beside = quantile(&mut beside, 0.95);
+    let records = engine.step_costs().expect("a cost model").records();
+    let mut with: Vec<_> = records.filter(|r| r.num_seqs == 5).copied().collect();
+    with.truncate(with.len().saturating_sub(1));
+    let median =
+        |of: fn(&StepRecord) -> f64| quantile(&mut with.iter().map(of).collect::<Vec<_>>(), 0.5);
+    println!(
+        "  {} steps of {} tokens, predicted to take {:.1} ms, took {:.1} ms (medians)",
+        with.len(),
+        median(|r| r.num_tokens as f64),
+        1e3 * median(|r| r.predicted),
+        1e3 * median(|r| r.measured),
+    );
     [quantile(&mut usual, 0.5), beside, took.as_secs_f64()]
 }
 

@@ -2,7 +2,7 @@
 //! program leaves a file that the next run goes on with.
 
 use std::collections::HashSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -76,6 +76,7 @@ impl Answers {
         if !file.metadata().map_err(io)?.is_file() {
             return Err(io(io::Error::other("it is no regular file")));
         }
+        lock(&file).map_err(io)?;
         let mut done = HashSet::new();
         let mut failed = Vec::new();
         let mut lines = Lines::new(path, BufReader::new(file.try_clone().map_err(io)?));
@@ -146,6 +147,7 @@ impl Answers {
         name.push(".new");
         let new_path = path.with_file_name(name);
         let mut new = File::create(&new_path)?;
+        lock(&new)?;
         new.set_permissions(self.file.metadata()?.permissions())?;
         let mut from = 0;
         let end = (self.file.metadata()?.len(), 0);
@@ -156,7 +158,14 @@ impl Answers {
         }
         new.sync_all()?;
         fs::rename(&new_path, &path)?;
-        OpenOptions::new().read(true).append(true).open(&path)
+        // This one keeps the lock: an appending one could not take it before the name is free.
+        new.seek(SeekFrom::End(0))?;
+        Ok(new)
+    }
+
+    /// The number of the next answer.
+    pub fn next_number(&self) -> usize {
+        self.last + 1
     }
 
     /// Adds an answer: a status and a body.
@@ -181,5 +190,17 @@ impl Answers {
             path: self.path.clone(),
             source,
         })
+    }
+}
+/// Holds a file of answers against others who would write into it, until it is closed.
+fn lock(file: &File) -> io::Result<()> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(io::Error::other(
+            "another `twoclock batch` is writing into it: wait for it, or name another file",
+        )),
+        // Not every file system has locks.
+        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }

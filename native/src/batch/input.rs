@@ -2,7 +2,7 @@
 //! that it may be larger than memory. Knows the lines' frame and not their bodies.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
+use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -107,10 +107,11 @@ impl Input {
             path: path.to_owned(),
             source,
         };
-        let file = File::open(path).map_err(io)?;
-        if !file.metadata().map_err(io)?.is_file() {
+        // Opening a pipe that nobody writes to would wait for ever.
+        if !fs::metadata(path).map_err(io)?.is_file() {
             return Err(io(io::Error::other("it is no regular file")));
         }
+        let file = File::open(path).map_err(io)?;
         let mut lines = Lines::new(path, BufReader::new(file));
         let mut entries = Vec::new();
         let mut names: HashMap<String, usize> = HashMap::new();

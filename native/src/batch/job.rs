@@ -9,7 +9,7 @@ use twoclock_core::clock::Clock;
 use twoclock_core::engine::{Completion, LlmEngine, Prompt, RequestMetrics, RequestOutput};
 use twoclock_core::error::Error;
 use twoclock_core::runner::ExecuteModel;
-use twoclock_core::sched::RequestStatus;
+use twoclock_core::sched::{RequestError, RequestStatus};
 use twoclock_core::text::{ChatTemplate, Tokenizer};
 use twoclock_core::types::{FinishReason, RequestId, SamplingParams, TokenId};
 use twoclock_core::weights::GenerationDefaults;
@@ -292,6 +292,16 @@ impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
         };
         self.forget(&open, work);
         let result = match failed {
+            // What shows only while an answer is drawn may be the request's fault as well.
+            Some(
+                error @ (RequestError::StructuredOutput(_) | RequestError::EverythingBanned { .. }),
+            ) => work.refuse(
+                &open.custom_id,
+                &Refusal {
+                    message: error.to_string(),
+                    param: None,
+                },
+            ),
             Some(error) => work.fail(&open.custom_id, &error.to_string()),
             None => work.complete(&open, self.engine.tokenizer()),
         };
@@ -364,7 +374,7 @@ impl Work<'_> {
             Endpoint::Chat => "chatcmpl",
             Endpoint::Completions => "cmpl",
         };
-        let id = format!("{prefix}-{}", self.num_over);
+        let id = format!("{prefix}-{}", self.answers.next_number());
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let created = now.unwrap_or(Duration::ZERO).as_secs();
         let body = response::body(

@@ -8,9 +8,10 @@ pub mod job;
 pub mod summary;
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use twoclock_core::text::{ChatTemplate, Tokenizer};
 use twoclock_core::weights::Checkpoint;
 
@@ -29,6 +30,32 @@ use summary::Summary;
 /// Between two looks at the clock and for Ctrl-C, while a request's time has not come.
 const NAP: Duration = Duration::from_millis(20);
 
+/// Whether a summary can be written there without harm, before there is one.
+fn check_summary(path: &Path, args: &BatchArgs) -> anyhow::Result<()> {
+    let unwritable = || format!("{} cannot be written", path.display());
+    if fs::metadata(path).is_ok_and(|known| !known.is_file()) {
+        bail!("{}: it is no regular file", unwritable());
+    }
+    let mut open = fs::OpenOptions::new();
+    open.append(true)
+        .create(true)
+        .open(path)
+        .with_context(unwritable)?;
+    let same = |other: &Path| {
+        let pair = fs::canonicalize(path)
+            .ok()
+            .zip(fs::canonicalize(other).ok());
+        pair.is_some_and(|(a, b)| a == b)
+    };
+    if same(&args.input) || same(&args.output) {
+        bail!(
+            "{}: it holds the requests or their answers; name another file for the summary",
+            unwritable()
+        );
+    }
+    Ok(())
+}
+
 /// Answers every request of a file that has no answer yet.
 ///
 /// # Errors
@@ -41,6 +68,9 @@ pub fn run(
     store: &Store,
     report: &Reporter,
 ) -> anyhow::Result<()> {
+    if let Some(path) = &args.summary {
+        check_summary(path, args)?;
+    }
     // What the files say is settled before the model is loaded, so that a mistake costs no wait.
     let (mut answers, done) = Answers::open(&args.output)?;
     let input = Input::scan(&args.input, &done)?;
