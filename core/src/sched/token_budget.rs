@@ -43,7 +43,7 @@ pub struct RidgeBudget {
     pub model: CostModel,
     /// What to keep.
     pub slo: ServiceLevel,
-    /// Fewest tokens, whatever they cost.
+    /// Fewest tokens where a TPOT cannot be kept, whatever they cost.
     pub min_tokens: usize,
     /// Most tokens.
     pub max_tokens: usize,
@@ -61,7 +61,7 @@ impl RidgeBudget {
         Self {
             model,
             slo,
-            min_tokens: 8.min(max_tokens),
+            min_tokens: 32.min(max_tokens),
             max_tokens,
             stretch: 2.5,
         }
@@ -91,7 +91,12 @@ impl BudgetPolicy for RidgeBudget {
                 }
             }
         };
-        budget.clamp(self.min_tokens.min(most), most)
+        // Where no TPOT is promised that could be out of reach, the stretch alone says how few will do.
+        let least = match self.slo.tpot {
+            Some(_) => self.min_tokens,
+            None => 1,
+        };
+        budget.clamp(least.min(most), most)
     }
 }
 
