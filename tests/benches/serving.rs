@@ -156,37 +156,49 @@ fn beside_a_prompt(engine: &mut Engine<'_>, text: &[u32]) -> [f64; 3] {
 }
 
 fn main() {
+    // `-- rates` or `-- itl` measures that alone.
+    let asked: Vec<String> = std::env::args().skip(1).collect();
+    let named = |name: &str| asked.iter().any(|arg| arg == name);
+    let all = !named("rates") && !named("itl");
     let checkpoint = model_of_variable("TWOCLOCK_SMOLLM2", "twoclock pull smollm2");
     let text = Reference::read("smollm2.json").text();
     let mut gpu = gpu();
+    if all || named("rates") {
+        rates(&mut gpu, &checkpoint, &text);
+    }
+    if all || named("itl") {
+        intervals(&mut gpu, &checkpoint, &text);
+    }
+}
 
+fn rates(gpu: &mut WgpuExecutor, checkpoint: &Checkpoint, text: &[u32]) {
     println!("tokens/s      1 seq   4 seqs  16 seqs   16 against 1");
     let mut ratios = Vec::new();
-    {
-        let mut shared = engine(&mut gpu, &checkpoint, None);
-        // Compiles what is needed.
-        tokens_per_second(&mut shared, &text, 16);
-        for _ in 0..ROUNDS {
-            let rates = [1, 4, 16].map(|n| tokens_per_second(&mut shared, &text, n));
-            ratios.push(rates[2] / rates[0]);
-            let [one, four, sixteen] = rates;
-            let ratio = sixteen / one;
-            println!("          {one:9.2}{four:9.2}{sixteen:9.2}{ratio:15.2}");
-        }
+    let mut shared = engine(gpu, checkpoint, None);
+    // Compiles what is needed.
+    tokens_per_second(&mut shared, text, 16);
+    for _ in 0..ROUNDS {
+        let rates = [1, 4, 16].map(|n| tokens_per_second(&mut shared, text, n));
+        ratios.push(rates[2] / rates[0]);
+        let [one, four, sixteen] = rates;
+        let ratio = sixteen / one;
+        println!("          {one:9.2}{four:9.2}{sixteen:9.2}{ratio:15.2}");
     }
     println!("median {:.2}\n", quantile(&mut ratios, 0.5));
+}
 
+fn intervals(gpu: &mut WgpuExecutor, checkpoint: &Checkpoint, text: &[u32]) {
     println!("ITL of four beside a prompt of {PROMPT} tokens");
     println!("policy       usual median   p95 beside    ratio   prompt takes");
     for (name, slo, rounds) in [
         ("ridge", Some(ServiceLevel::default()), ROUNDS),
         ("fixed", None, 1),
     ] {
-        let mut shared = engine(&mut gpu, &checkpoint, slo);
-        tokens_per_second(&mut shared, &text, 4);
+        let mut shared = engine(gpu, checkpoint, slo);
+        tokens_per_second(&mut shared, text, 4);
         let mut ratios = Vec::new();
         for _ in 0..rounds {
-            let [usual, beside, took] = beside_a_prompt(&mut shared, &text);
+            let [usual, beside, took] = beside_a_prompt(&mut shared, text);
             ratios.push(beside / usual);
             let (usual_ms, beside_ms) = (usual * 1e3, beside * 1e3);
             let ratio = beside / usual;
