@@ -62,7 +62,7 @@ impl Constraints {
 
 impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     /// Says what the model's ids stand for, for answers that have a form
-    /// ([`SamplingParams::structured_output`]). Takes a tenth of a second or two.
+    /// ([`StructuredOutput`](crate::types::StructuredOutput)). Takes a tenth of a second or two.
     pub fn set_vocabulary<'a>(&mut self, token: impl Fn(TokenId) -> TokenText<'a>) {
         let eos = &self.eos_token_ids;
         self.constraints.compiler = FormCompiler::new(self.vocab_size, eos, token);
