@@ -232,7 +232,8 @@ pub fn setup(
         });
         shape.weight_bytes() + blocks.sum::<f64>()
     };
-    let needed = 1 + limits.max_model_len.div_ceil(limits.block_size.max(1));
+    let needed = limits.max_model_len.div_ceil(limits.block_size.max(1));
+    let needed = needed.saturating_add(1);
     // Sizes are only computed of limits that are possible.
     Policy::Fixed(None)
         .config(&Limits {
