@@ -137,6 +137,10 @@ fn the_program_serves_files_and_refuses_what_is_none() {
             "{text}"
         );
     }
+    let longest = usize::MAX.to_string();
+    let (fine, text) = twoclock(&["--max-model-len", &longest, "--block-size", "1"]);
+    assert!(!fine && text.contains("block_size"), "{text}");
+    assert!(!text.contains("panicked"), "{text}");
 }
 
 #[test]
