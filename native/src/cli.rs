@@ -17,7 +17,7 @@ mod simulate;
 mod slo;
 
 pub use embed::{EmbedArgs, Pooling};
-pub use engine::{ComputeDtype, EngineArgs};
+pub use engine::EngineArgs;
 pub use simulate::{Comparison, SimulateArgs};
 pub use slo::SloArgs;
 

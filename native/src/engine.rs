@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 use twoclock_core::config::ModelConfig;
 use twoclock_core::engine::{EngineCore, LlmEngine, RetryPolicy, RunnerFactory};
 use twoclock_core::error::Error;
-use twoclock_core::runner::{KvCacheDtype, MemoryPlan, ModelRunner, RunnerOptions};
+use twoclock_core::runner::{ComputeDtype, KvCacheDtype, MemoryPlan, ModelRunner, RunnerOptions};
 use twoclock_core::sched::{
     CostModel, Hardware, ModelShape, PreemptionMode, SchedulerConfig, ServiceLevel,
 };
@@ -32,6 +32,8 @@ const DEFAULT_CONTEXT: usize = 4096;
 pub struct EngineOptions {
     /// On what.
     pub device: DeviceChoice,
+    /// How matmuls compute.
+    pub compute_dtype: ComputeDtype,
     /// Type of cached keys and values.
     pub kv_cache_dtype: KvCacheDtype,
     /// Sequences that are computed together; `None` is one.
@@ -186,11 +188,12 @@ pub fn load(
         executor.caps(),
         &checkpoint,
         &config,
+        options.compute_dtype,
         options.kv_cache_dtype,
     )?;
     report.detail(&format!("{plan}"));
     let head_dim = model.head_dim as u32;
-    let kv_bytes = options.kv_cache_dtype.resolve().row_bytes(head_dim);
+    let kv_bytes = plan.kv_dtype.row_bytes(head_dim);
     let shape = ModelShape::new(
         &model,
         plan.weights,
@@ -205,6 +208,7 @@ pub fn load(
         config: config.clone(),
         options: RunnerOptions {
             memory: memory::budget(executor.caps(), options.memory_mib),
+            compute_dtype: options.compute_dtype,
             kv_cache_dtype: options.kv_cache_dtype,
             ..RunnerOptions::default()
         },

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 use twoclock_core::config::{ModelConfig, TextAssets, TokenizerAsset};
-use twoclock_core::runner::{KvCacheDtype, MemoryPlan};
+use twoclock_core::runner::{ComputeDtype, KvCacheDtype, MemoryPlan};
 use twoclock_core::weights::repack::{tensor_bytes, tensor_format};
 use twoclock_core::weights::{Checkpoint, DType};
 use twoclock_shaders::caps::Caps;
@@ -250,7 +250,13 @@ fn plan(
     kv_cache_dtype: KvCacheDtype,
 ) -> twoclock_core::error::Result<MemoryPlan> {
     let limits = limits(&checkpoint.config, None);
-    MemoryPlan::new(&Caps::portable_gpu(), checkpoint, &limits, kv_cache_dtype)
+    MemoryPlan::new(
+        &Caps::portable_gpu(),
+        checkpoint,
+        &limits,
+        ComputeDtype::Auto,
+        kv_cache_dtype,
+    )
 }
 
 /// Layers that see a window only.

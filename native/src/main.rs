@@ -199,6 +199,7 @@ fn engine_options(args: &EngineArgs) -> EngineOptions {
         memory_mib: args.memory,
         quantize: args.quantize,
         serving: None,
+        compute_dtype: args.compute_dtype,
         kv_cache_dtype: args.kv_cache_dtype,
         run_ahead: args.run_ahead,
         slo: args.slo.level(),

@@ -55,7 +55,7 @@ macro_rules! modules {
 }
 
 modules![
-    "act_rows",
+    "act_f32",
     "activation_gelu_tanh",
     "activation_silu",
     "attention",
@@ -73,10 +73,11 @@ modules![
     "codes_u5",
     "cut",
     "cut_walk",
+    "epilogue_store",
     "halves",
-    "input_subgroup4",
-    "input_subgroup8",
-    "input_uniform",
+    "input_f32_subgroup4",
+    "input_f32_subgroup8",
+    "input_f32_uniform",
     "kv_f16",
     "kv_f32",
     "kv_int8",
@@ -198,10 +199,10 @@ mod tests {
             link(&TOY, &key, Dialect::Native),
             Err(LinkError::UnfilledSlot { .. })
         ));
-        let key = key.module("act", "act_rows").constant("TILE", 4);
+        let key = key.module("act", "act_f32").constant("TILE", 4);
         let text = link(&TOY, &key, Dialect::Native).expect("links");
         assert!(text.starts_with("const TILE: u32 = 4u;\n"));
-        let key = key.module("codes", "act_rows");
+        let key = key.module("codes", "act_f32");
         assert!(matches!(
             link(&TOY, &key, Dialect::Native),
             Err(LinkError::UnknownSlot { .. })

@@ -1,7 +1,7 @@
 // y = x Wᵀ for up to TOKENS tokens: a lane owns one span of four rows, span sums meet in workgroup
 // memory and are added in order. Short rows share a workgroup: with S spans a row, 64 / S packs of
 // four rows. The chain: kernels/matmul.rs. Grid: (rows / (4 packs), tokens / TOKENS).
-// use: act, input, order, codes, scale, chain
+// use: input, order, codes, scale, chain, epilogue
 
 struct Params {
   rows: u32,
@@ -13,7 +13,7 @@ struct Params {
   norm: u32,
 }
 
-@group(0) @binding(0) var<storage, read> act: array<vec4<f32>>;
+@group(0) @binding(0) var<storage, read> act: array<ActWord>;
 @group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> ws: array<u32>;
 @group(0) @binding(3) var<storage, read> rstd: array<f32>;
@@ -51,12 +51,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let c3 = group_scale(r.w, p.groups, g);
         for (var t = 0u; t < TOKENS; t++) {
           let x = group_input(min(token + t, p.tokens - 1u), p.act_stride, g, lane);
-          let s = group_sum(x);
           a[t] = vec4<f32>(
-            group_add(a[t].x, group_dot(q0, x), s, c0),
-            group_add(a[t].y, group_dot(q1, x), s, c1),
-            group_add(a[t].z, group_dot(q2, x), s, c2),
-            group_add(a[t].w, group_dot(q3, x), s, c3));
+            group_term(a[t].x, q0, x, c0),
+            group_term(a[t].y, q1, x, c1),
+            group_term(a[t].z, q2, x, c2),
+            group_term(a[t].w, q3, x, c3));
         }
       }
     }
@@ -78,7 +77,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       var sum = total[o];
       if (p.norm != 0u) { sum *= rstd[n]; }
       for (var i = 0u; i < 4u; i++) {
-        if (row + i < p.rows) { y[n * p.y_stride + p.y_offset + row + i] = sum[i]; }
+        if (row + i < p.rows) { epilogue(n, row + i, sum[i]); }
       }
     }
   }

@@ -1,7 +1,7 @@
 // y = x Wᵀ, a lane ROWS rows, a workgroup TOKENS tokens: for processors. No barrier, no workgroup
 // memory; the weights of a row lie in one lane, inputs are shared by all. The chain:
 // kernels/matmul.rs. Grid: (tokens / TOKENS, rows / (ROWS LANES)).
-// use: act, input, order, codes, scale, chain
+// use: input, order, codes, scale, chain, epilogue
 
 struct Params {
   rows: u32,
@@ -13,7 +13,7 @@ struct Params {
   norm: u32,
 }
 
-@group(0) @binding(0) var<storage, read> act: array<vec4<f32>>;
+@group(0) @binding(0) var<storage, read> act: array<ActWord>;
 @group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> ws: array<u32>;
 @group(0) @binding(3) var<storage, read> rstd: array<f32>;
@@ -36,19 +36,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   var a: array<array<f32, TOKENS>, ROWS>;
   var total: array<array<f32, TOKENS>, ROWS>;
   for (var g = 0u; g < p.groups; g++) {
-    var x: array<array<vec4<f32>, 8>, TOKENS>;
-    var s: array<f32, TOKENS>;
-    for (var n = 0u; n < TOKENS; n++) {
-      x[n] = group_input(token[n], p.act_stride, g, lane);
-      s[n] = group_sum(x[n]);
-    }
+    var x: array<Input, TOKENS>;
+    for (var n = 0u; n < TOKENS; n++) { x[n] = group_input(token[n], p.act_stride, g, lane); }
     for (var i = 0u; i < rows; i++) {
       let row = min(first_row + LANES * i + lane, p.rows - 1u);
       let q = group_codes(row, p.groups, g);
       let scale = group_scale(row, p.groups, g);
       let at = min(i, ROWS - 1u);
       for (var n = 0u; n < TOKENS; n++) {
-        a[at][n] = group_add(a[at][n], group_dot(q, x[n]), s[n], scale);
+        a[at][n] = group_term(a[at][n], q, x[n], scale);
       }
     }
     // One loop over groups with a branch here: a loop over the groups of a span inside a loop over
@@ -70,9 +66,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       // A short last span; else + 0, which changes no bit of a sum that began at + 0.
       var sum = total[at][n] + a[at][n];
       if (p.norm != 0u) { sum *= rstd[token[n]]; }
-      if (row < p.rows && first_token + n < p.tokens) {
-        y[token[n] * p.y_stride + p.y_offset + row] = sum;
-      }
+      if (row < p.rows && first_token + n < p.tokens) { epilogue(token[n], row, sum); }
     }
   }
 }

@@ -1,7 +1,7 @@
 // y = x Wᵀ by tiles of 4 LANES_ROW rows × 4 LANES_TOKEN tokens, 4 × 4 a lane: a group of 32 of both
 // sides goes through workgroup memory at a time. The chain: kernels/matmul.rs.
 // Grid: (rows / (4 LANES_ROW), tokens / (4 LANES_TOKEN)).
-// use: act, order, codes, scale, chain
+// use: input, order, codes, scale, chain, epilogue
 
 struct Params {
   rows: u32,
@@ -13,7 +13,7 @@ struct Params {
   norm: u32,
 }
 
-@group(0) @binding(0) var<storage, read> act: array<vec4<f32>>;
+@group(0) @binding(0) var<storage, read> act: array<ActWord>;
 @group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> ws: array<u32>;
 @group(0) @binding(3) var<storage, read> rstd: array<f32>;
@@ -24,11 +24,11 @@ const ROWS = 4u * LANES_ROW;
 const TOKENS = 4u * LANES_TOKEN;
 const LANES = LANES_ROW * LANES_TOKEN;
 
-// [k / 4][row or token]: neighbouring lanes read neighbouring words.
-var<workgroup> w_tile: array<vec4<f32>, 8u * ROWS>;
-var<workgroup> scale_tile: array<vec2<f32>, ROWS>;
-var<workgroup> x_tile: array<vec4<f32>, 8u * TOKENS>;
-var<workgroup> sum_tile: array<f32, TOKENS>;
+// [piece][row or token]: neighbouring lanes read neighbouring words.
+var<workgroup> w_tile: array<Piece, PIECES * ROWS>;
+var<workgroup> scale_tile: array<Scale, ROWS>;
+var<workgroup> x_tile: array<Piece, PIECES * TOKENS>;
+var<workgroup> sum_tile: array<Sums, TOKENS>;
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
@@ -45,41 +45,29 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var i = lane; i < ROWS + TOKENS; i += LANES) {
       if (i < ROWS) {
         let r = min(first_row + i, p.rows - 1u);
-        let q = group_codes(r, p.groups, g);
-        w_tile[i] = q[0];
-        w_tile[ROWS + i] = q[1];
-        w_tile[2u * ROWS + i] = q[2];
-        w_tile[3u * ROWS + i] = q[3];
-        w_tile[4u * ROWS + i] = q[4];
-        w_tile[5u * ROWS + i] = q[5];
-        w_tile[6u * ROWS + i] = q[6];
-        w_tile[7u * ROWS + i] = q[7];
+        var q = group_codes(r, p.groups, g);
+        for (var j = 0u; j < PIECES; j++) { w_tile[j * ROWS + i] = q[j]; }
         scale_tile[i] = group_scale(r, p.groups, g);
       } else {
         let n = i - ROWS;
-        let t = min(first_token + n, p.tokens - 1u);
-        var s = vec4<f32>();
-        for (var j = 0u; j < 8u; j++) {
-          let x = act[act_index(t, 8u * g + j, p.act_stride)];
-          s += x;
-          x_tile[j * TOKENS + n] = x;
-        }
-        sum_tile[n] = join4(s);
+        var x = group_input(min(first_token + n, p.tokens - 1u), p.act_stride, g, lane);
+        for (var j = 0u; j < PIECES; j++) { x_tile[j * TOKENS + n] = x.x[j]; }
+        sum_tile[n] = x.s;
       }
     }
     workgroupBarrier();
-    var d: array<array<vec4<f32>, 4>, 4>;
-    for (var j = 0u; j < 8u; j++) {
+    var d: array<array<Partial, 4>, 4>;
+    for (var j = 0u; j < PIECES; j++) {
       let q0 = w_tile[j * ROWS + row];
       let q1 = w_tile[j * ROWS + row + LANES_ROW];
       let q2 = w_tile[j * ROWS + row + 2u * LANES_ROW];
       let q3 = w_tile[j * ROWS + row + 3u * LANES_ROW];
       for (var t = 0u; t < 4u; t++) {
         let x = x_tile[j * TOKENS + token + t * LANES_TOKEN];
-        d[t][0] = fma(q0, x, d[t][0]);
-        d[t][1] = fma(q1, x, d[t][1]);
-        d[t][2] = fma(q2, x, d[t][2]);
-        d[t][3] = fma(q3, x, d[t][3]);
+        d[t][0] = piece_add(d[t][0], j, q0, x);
+        d[t][1] = piece_add(d[t][1], j, q1, x);
+        d[t][2] = piece_add(d[t][2], j, q2, x);
+        d[t][3] = piece_add(d[t][3], j, q3, x);
       }
     }
     let c0 = scale_tile[row];
@@ -89,10 +77,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var t = 0u; t < 4u; t++) {
       let s = sum_tile[token + t * LANES_TOKEN];
       a[t] = vec4<f32>(
-        group_add(a[t].x, join4(d[t][0]), s, c0),
-        group_add(a[t].y, join4(d[t][1]), s, c1),
-        group_add(a[t].z, join4(d[t][2]), s, c2),
-        group_add(a[t].w, join4(d[t][3]), s, c3));
+        group_close(a[t].x, d[t][0], s, c0),
+        group_close(a[t].y, d[t][1], s, c1),
+        group_close(a[t].z, d[t][2], s, c2),
+        group_close(a[t].w, d[t][3], s, c3));
       if ((g & 3u) == 3u || g + 1u == p.groups) {
         total[t] += a[t];
         a[t] = vec4<f32>();
@@ -107,7 +95,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       if (p.norm != 0u) { sum *= rstd[n]; }
       for (var i = 0u; i < 4u; i++) {
         let r = first_row + row + i * LANES_ROW;
-        if (r < p.rows) { y[n * p.y_stride + p.y_offset + r] = sum[i]; }
+        if (r < p.rows) { epilogue(n, r, sum[i]); }
       }
     }
   }

@@ -1,7 +1,7 @@
 // y = x Wᵀ with the weights of the expert that a token was routed to: a lane owns one span of four
 // rows, span sums meet in workgroup memory and are added in order. The chain: kernels/matmul.rs.
 // Grid: (rows / (4 packs), chosen, tokens).
-// use: act, input, order, codes, scale, chain
+// use: input, order, codes, scale, chain, epilogue
 
 struct Params {
   rows: u32,
@@ -15,7 +15,7 @@ struct Params {
   norm: u32,
 }
 
-@group(0) @binding(0) var<storage, read> act: array<vec4<f32>>;
+@group(0) @binding(0) var<storage, read> act: array<ActWord>;
 @group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> ws: array<u32>;
 @group(0) @binding(3) var<storage, read> rstd: array<f32>;
@@ -53,12 +53,11 @@ fn main(
     if (pack < packs && span < spans) {
       for (var g = 4u * span; g < min(4u * span + 4u, p.groups); g++) {
         let x = group_input(input, p.act_stride, g, lane);
-        let s = group_sum(x);
         a = vec4<f32>(
-          group_add(a.x, group_dot(group_codes(r.x, p.groups, g), x), s, group_scale(r.x, p.groups, g)),
-          group_add(a.y, group_dot(group_codes(r.y, p.groups, g), x), s, group_scale(r.y, p.groups, g)),
-          group_add(a.z, group_dot(group_codes(r.z, p.groups, g), x), s, group_scale(r.z, p.groups, g)),
-          group_add(a.w, group_dot(group_codes(r.w, p.groups, g), x), s, group_scale(r.w, p.groups, g)));
+          group_term(a.x, group_codes(r.x, p.groups, g), x, group_scale(r.x, p.groups, g)),
+          group_term(a.y, group_codes(r.y, p.groups, g), x, group_scale(r.y, p.groups, g)),
+          group_term(a.z, group_codes(r.z, p.groups, g), x, group_scale(r.z, p.groups, g)),
+          group_term(a.w, group_codes(r.w, p.groups, g), x, group_scale(r.w, p.groups, g)));
       }
     }
     workgroupBarrier();
@@ -76,7 +75,7 @@ fn main(
     var sum = total[lane];
     if (p.norm != 0u) { sum *= rstd[input]; }
     for (var i = 0u; i < 4u; i++) {
-      if (row + i < p.rows) { y[pair * p.y_stride + p.y_offset + row + i] = sum[i]; }
+      if (row + i < p.rows) { epilogue(pair, row + i, sum[i]); }
     }
   }
 }

@@ -1,6 +1,6 @@
 // y = x Wᵀ with the weights of the expert that a token was routed to, a lane four rows: for
 // processors. The chain: kernels/matmul.rs. Grid: (chosen, rows / (4 LANES), tokens).
-// use: act, input, order, codes, scale, chain
+// use: input, order, codes, scale, chain, epilogue
 
 struct Params {
   rows: u32,
@@ -14,7 +14,7 @@ struct Params {
   norm: u32,
 }
 
-@group(0) @binding(0) var<storage, read> act: array<vec4<f32>>;
+@group(0) @binding(0) var<storage, read> act: array<ActWord>;
 @group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> ws: array<u32>;
 @group(0) @binding(3) var<storage, read> rstd: array<f32>;
@@ -41,12 +41,10 @@ fn main(
   var total: array<f32, ROWS>;
   for (var g = 0u; g < p.groups; g++) {
     let x = group_input(input, p.act_stride, g, lane);
-    let s = group_sum(x);
     for (var i = 0u; i < rows; i++) {
       let row = expert * p.rows + min(first_row + LANES * i + lane, p.rows - 1u);
       let at = min(i, ROWS - 1u);
-      a[at] = group_add(a[at], group_dot(group_codes(row, p.groups, g), x), s,
-        group_scale(row, p.groups, g));
+      a[at] = group_term(a[at], group_codes(row, p.groups, g), x, group_scale(row, p.groups, g));
     }
     if ((g & 3u) == 3u) {
       for (var i = 0u; i < rows; i++) {
@@ -62,6 +60,6 @@ fn main(
     // A short last span; else + 0, which changes no bit of a sum that began at + 0.
     var sum = total[at] + a[at];
     if (p.norm != 0u) { sum *= rstd[input]; }
-    if (row < p.rows) { y[pair * p.y_stride + p.y_offset + row] = sum; }
+    if (row < p.rows) { epilogue(pair, row, sum); }
   }
 }

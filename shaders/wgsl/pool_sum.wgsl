@@ -1,5 +1,4 @@
 // sums[to] = sums[from] + Σ x · rstd over a share's tokens, in their order. Grid: (dim4 / 64, shares).
-// use: act
 
 struct Params {
   dim4: u32,
@@ -29,7 +28,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   if (pool.from_row != NO_ROW) { s = sums[pool.from_row * p.dim4 + id.x]; }
   for (var t = 0u; t < pool.tokens; t++) {
     let token = pool.first_token + t;
-    s = fma(x[act_index(token, id.x, p.act_stride)], vec4<f32>(rstd[token]), s);
+    s = fma(x[token * p.act_stride + id.x], vec4<f32>(rstd[token]), s);
   }
   sums[pool.to_row * p.dim4 + id.x] = s;
 }

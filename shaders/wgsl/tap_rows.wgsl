@@ -1,5 +1,4 @@
 // out = x, or x · rstd of its token. Grid: (dim4 / 64, tokens).
-// use: act
 
 struct Params {
   dim4: u32,
@@ -14,7 +13,7 @@ struct Params {
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   if (id.x >= p.dim4) { return; }
-  var v = x[act_index(id.y, id.x, p.act_stride)];
+  var v = x[id.y * p.act_stride + id.x];
   if (NORMED == 1u) { v *= rstd[id.y]; }
   out[id.y * p.dim4 + id.x] = v;
 }

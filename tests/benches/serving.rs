@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 use twoclock_core::clock::Clock;
 use twoclock_core::engine::{EngineCore, StepRecord};
-use twoclock_core::model::KvCacheDtype;
+use twoclock_core::model::{ComputeDtype, KvCacheDtype};
 use twoclock_core::runner::{MemoryPlan, ModelRunner, RunnerOptions};
 use twoclock_core::sched::{CostModel, Hardware, ModelShape, SchedulerConfig, ServiceLevel};
 use twoclock_core::types::{RequestId, SamplingParams};
@@ -40,7 +40,13 @@ fn engine<'e>(
         enable_prefix_caching: false,
         ..SchedulerConfig::default()
     };
-    let plan = MemoryPlan::new(gpu.caps(), checkpoint, &config, KvCacheDtype::default());
+    let plan = MemoryPlan::new(
+        gpu.caps(),
+        checkpoint,
+        &config,
+        ComputeDtype::default(),
+        KvCacheDtype::default(),
+    );
     let shape = ModelShape::new(&checkpoint.config, plan.expect("a plan").weights, 4.0);
     let options = RunnerOptions::default();
     let runner = ModelRunner::load(gpu, checkpoint, &config, options, |_| ()).expect("loads");

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use twoclock_core::error::Error;
 use twoclock_core::model::Taps;
-use twoclock_core::runner::{KvCacheDtype, MemoryPlan, ModelRunner, RunnerOptions};
+use twoclock_core::runner::{ComputeDtype, KvCacheDtype, MemoryPlan, ModelRunner, RunnerOptions};
 use twoclock_core::sched::SchedulerConfig;
 use twoclock_core::weights::Checkpoint;
 use twoclock_shaders::caps::Caps;
@@ -98,7 +98,8 @@ fn every_byte_is_counted() {
             ..RunnerOptions::default()
         };
         let (caps, model) = (executor.caps(), &checkpoint.config);
-        let plan = MemoryPlan::new(caps, &checkpoint, &config, dtype).expect("a plan");
+        let plan =
+            MemoryPlan::new(caps, &checkpoint, &config, ComputeDtype::Auto, dtype).expect("a plan");
         let plan = plan.with_taps(caps, model, &config, &options.taps);
         let plan = plan.expect("a plan");
         assert_eq!(bytes.get(), 0, "{name}: a plan takes nothing");
@@ -121,7 +122,13 @@ fn a_window_takes_the_pages_it_needs() {
     let kv_cache = |sliding: &[bool]| {
         let checkpoint = Synthetic::borders().windowed(100, sliding);
         let caps = CpuExecutor::default().caps().clone();
-        let plan = MemoryPlan::new(&caps, &checkpoint, &config, KvCacheDtype::Auto);
+        let plan = MemoryPlan::new(
+            &caps,
+            &checkpoint,
+            &config,
+            ComputeDtype::Auto,
+            KvCacheDtype::Auto,
+        );
         plan.expect("a plan").kv_cache
     };
     // Keys and values of a page: one head of 64 floats, 32 tokens.
@@ -153,7 +160,14 @@ fn smaller_types_hold_more_tokens() {
                     ..SchedulerConfig::default()
                 };
                 let dtype = KvCacheDtype::Of(dtype);
-                MemoryPlan::new(&Caps::portable_gpu(), &checkpoint, &config, dtype).expect("a plan")
+                MemoryPlan::new(
+                    &Caps::portable_gpu(),
+                    &checkpoint,
+                    &config,
+                    ComputeDtype::Auto,
+                    dtype,
+                )
+                .expect("a plan")
             };
             let fits = |blocks: &usize| plan(*blocks).kv_cache <= 32 << 20;
             let most = (2..4000).take_while(fits).last().expect("some fit");
@@ -228,6 +242,7 @@ fn a_shape_that_no_kernel_computes_is_refused_before_it_is_counted() {
             &Caps::reference(),
             &shape.checkpoint(),
             &config,
+            ComputeDtype::Auto,
             KvCacheDtype::Auto,
         )
     };

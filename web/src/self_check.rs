@@ -6,7 +6,7 @@ use std::fmt;
 use twoclock_core::clock::Clock;
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::{Executor, ExecutorError};
-use twoclock_shaders::kernels::act::ActLayout;
+use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_shaders::kernels::{residual, rms_norm};
 use twoclock_shaders::program::{Command, CountId, Program, Slice, StepArgs};
 
@@ -100,14 +100,14 @@ async fn sum_and_norm(executor: &mut impl Executor) -> Result<(Vec<f32>, Vec<f32
     let g = filled(executor, "g", &noise(3, DIM))?;
     let out = filled(executor, "out", &vec![0.0; rows])?;
     let rstd = filled(executor, "rstd", &[0.0; TOKENS])?;
-    let layout = ActLayout::Rows;
+    let act_format = ActFormat::F32;
     let (tokens, dim4) = (CountId(0), DIM as u32 / 4);
     let norm = rms_norm::dispatch(
         executor.caps(),
-        layout,
+        act_format,
         rms_norm::RmsNormParams {
             dim4,
-            act_stride: layout.stride(DIM as u32, TOKENS as u32),
+            act_stride: act_format.stride(DIM as u32),
             eps: 1e-5,
         },
         tokens,

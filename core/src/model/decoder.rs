@@ -6,12 +6,12 @@ use super::feed_forward::FeedForward;
 use super::head::HeadPart;
 use super::linear::{Linear, LinearIo};
 use super::{
-    DECODES, LayerPages, Pages, QUERIES, SEQS, TILES, TOKENS, TapBuffers, Workspace, copies,
-    embedding, head, parts,
+    DECODES, LayerPages, NumericsClass, Pages, QUERIES, SEQS, TILES, TOKENS, TapBuffers, Workspace,
+    copies, embedding, head, parts,
 };
 use crate::config::{ModelConfig, RopePairing};
 use twoclock_shaders::caps::Caps;
-use twoclock_shaders::kernels::act::ActLayout;
+use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_shaders::kernels::{
     add_bias, attention_decode, attention_merge, attention_prefill, head_norm, kv_copy, kv_write,
     prepare, residual, residual_norm, rms_norm, rope,
@@ -55,6 +55,8 @@ pub struct DecoderLayer {
 pub struct Decoder {
     /// Its shape.
     pub config: ModelConfig,
+    /// How its matmuls compute.
+    pub numerics: NumericsClass,
     /// Embedding table.
     pub embedding: Linear,
     /// Blocks.
@@ -70,7 +72,7 @@ pub struct Decoder {
 pub(super) struct Body<'a> {
     pub(super) caps: &'a Caps,
     pub(super) ws: &'a Workspace,
-    pub(super) layout: ActLayout,
+    pub(super) act_format: ActFormat,
     pub(super) room: u32,
     pub(super) taps: &'a TapBuffers,
 }
@@ -89,7 +91,7 @@ impl Decoder {
         let body = Body {
             caps,
             ws,
-            layout: ActLayout::Rows,
+            act_format: self.numerics.act_format(),
             room,
             taps,
         };
@@ -136,13 +138,12 @@ impl Decoder {
         room: u32,
         part: HeadPart,
     ) -> Program {
-        let (config, norm) = (&self.config, self.norm);
         let mut commands = Vec::new();
         if part != HeadPart::Draw {
-            commands = head::logits(caps, config, norm, &self.head, ws, first_row, room);
+            commands = head::logits(caps, self, ws, first_row, room);
         }
         if part != HeadPart::Logits {
-            commands.extend(head::draw(caps, config, ws, first_row));
+            commands.extend(head::draw(caps, &self.config, ws, first_row));
         }
         Program::new(format!("head of rows {first_row}..: {part:?}"), commands)
     }
@@ -215,8 +216,8 @@ impl Decoder {
         commands.push(kv_write::dispatch(head_dim, write, TOKENS, write_buffers).into());
 
         let act_stride = body
-            .layout
-            .stride((heads * head_dim).next_multiple_of(32), body.room);
+            .act_format
+            .stride((heads * head_dim).next_multiple_of(32));
         let prefill = attention_prefill::AttentionPrefillParams {
             stride4: stride / 4,
             q_at4: 0,
@@ -241,7 +242,7 @@ impl Decoder {
         commands.push(
             attention_prefill::dispatch(
                 caps,
-                body.layout,
+                body.act_format,
                 head_dim,
                 prefill,
                 TILES,
@@ -295,7 +296,7 @@ impl Decoder {
         };
         commands.push(
             attention_merge::dispatch(
-                body.layout,
+                body.act_format,
                 head_dim,
                 merge,
                 DECODES,
@@ -319,7 +320,7 @@ impl Body<'_> {
     /// Stride of matmul inputs of width hidden.
     pub(super) fn hidden_stride(&self, config: &ModelConfig) -> u32 {
         let padded = (config.hidden_size as u32).next_multiple_of(32);
-        self.layout.stride(padded, self.room)
+        self.act_format.stride(padded)
     }
 
     /// x ∘ gains into the matmul input of width hidden, and rstd.
@@ -335,7 +336,8 @@ impl Body<'_> {
             out: self.ws.act_hidden,
             rstd: self.ws.rstd,
         };
-        commands.push(rms_norm::dispatch(self.caps, self.layout, params, TOKENS, buffers).into());
+        commands
+            .push(rms_norm::dispatch(self.caps, self.act_format, params, TOKENS, buffers).into());
     }
 
     /// `y = act Wᵀ + bias`, times rstd before the bias where the input came of a norm.
@@ -349,7 +351,7 @@ impl Body<'_> {
     ) {
         let out = projection.linear.out_features;
         let io = LinearIo {
-            layout: self.layout,
+            act_format: self.act_format,
             room: self.room,
             count: TOKENS,
             act,

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::weights::TensorInfo;
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::executor::Executor;
-use twoclock_shaders::kernels::act::ActLayout;
+use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_shaders::kernels::moe_matmul::{self, MoeMatmulParams};
 use twoclock_shaders::kernels::weight::GROUP;
 use twoclock_shaders::program::{Command, CountId, Slice};
@@ -22,7 +22,7 @@ pub struct Experts {
 #[derive(Clone, Copy, Debug)]
 pub struct ExpertsIo {
     /// Layout of the input.
-    pub layout: ActLayout,
+    pub act_format: ActFormat,
     /// Input rows there is room for.
     pub room: u32,
     /// The step's tokens, and how many experts each goes to.
@@ -95,7 +95,7 @@ impl Experts {
                 first_expert: part.first_row / self.out_features,
                 experts: part.rows / self.out_features,
                 share: io.share,
-                act_stride: io.layout.stride(GROUP * self.linear.groups(), io.room),
+                act_stride: io.act_format.stride(GROUP * self.linear.groups()),
                 y_stride: io.y_stride,
                 y_offset: io.y_offset,
                 norm: 0,
@@ -109,7 +109,7 @@ impl Experts {
                 y: io.y,
             };
             commands.push(
-                moe_matmul::dispatch(caps, part.format, io.layout, params, io.pairs, buffers)
+                moe_matmul::dispatch(caps, part.format, io.act_format, params, io.pairs, buffers)
                     .into(),
             );
             commands.push(Command::Cut);

@@ -83,7 +83,7 @@ impl Mixture {
         commands.push(moe_route::dispatch(body.caps, route, TOKENS, logits, buffers.route).into());
 
         let gated = ExpertsIo {
-            layout: body.layout,
+            act_format: body.act_format,
             room: body.room,
             pairs: (TOKENS, chosen),
             share: chosen,
@@ -133,13 +133,12 @@ impl Body<'_> {
             Activation::GeluTanh => glu::Activation::GeluTanh,
         };
         let dim = dim as u32;
-        let room = self.room * rows;
         let params = glu::GluParams {
             dim4: dim / 4,
-            act_stride: self.layout.stride(dim.next_multiple_of(32), room),
+            act_stride: self.act_format.stride(dim.next_multiple_of(32)),
         };
         let (from, to) = (self.ws.gate_up, self.ws.act_ffn);
         let rows = (TOKENS, rows);
-        commands.push(glu::dispatch(activation, self.layout, params, rows, from, to).into());
+        commands.push(glu::dispatch(activation, self.act_format, params, rows, from, to).into());
     }
 }

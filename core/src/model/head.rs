@@ -1,15 +1,15 @@
 //! The head: the last norm and the output projection of the rows that want logits, and the draw.
 
-use super::linear::{Linear, LinearIo};
+use super::decoder::Decoder;
+use super::linear::LinearIo;
 use super::{COUNT_ROWS, EDITS, FILTER_ROWS, MASKS, MASS_ROWS, ROWS, Workspace};
 use crate::config::ModelConfig;
 use twoclock_shaders::caps::Caps;
-use twoclock_shaders::kernels::act::ActLayout;
 use twoclock_shaders::kernels::{
     gather_rows, rms_norm, sample, sample_cut, sample_edit, sample_mask, sample_pick, sample_state,
     softcap,
 };
-use twoclock_shaders::program::{Command, Program, Slice};
+use twoclock_shaders::program::{Command, Program};
 
 /// How much of the head a program is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,30 +25,29 @@ pub enum HeadPart {
 /// Logits of one group of the step's rows, `first_row` on, with room for `room`.
 pub fn logits(
     caps: &Caps,
-    config: &ModelConfig,
-    norm: Slice,
-    projection: &Linear,
+    model: &Decoder,
     ws: &Workspace,
     first_row: u32,
     room: u32,
 ) -> Vec<Command> {
-    let layout = ActLayout::Rows;
+    let (config, projection) = (&model.config, &model.head);
+    let act_format = model.numerics.act_format();
     let dim4 = config.hidden_size as u32 / 4;
     let vocab = config.vocab_size as u32;
     let gather = gather_rows::GatherRowsParams { dim4, first_row };
     let norm_params = rms_norm::RmsNormParams {
         dim4,
-        act_stride: layout.stride(32 * projection.groups(), room),
+        act_stride: act_format.stride(32 * projection.groups()),
         eps: config.rms_norm_eps,
     };
     let norm_buffers = rms_norm::Buffers {
         x: ws.row_x,
-        g: norm,
+        g: model.norm,
         out: ws.row_act,
         rstd: ws.row_rstd,
     };
     let io = LinearIo {
-        layout,
+        act_format,
         room,
         count: ROWS,
         act: ws.row_act,
@@ -58,7 +57,7 @@ pub fn logits(
     };
     let mut commands: Vec<Command> = [
         gather_rows::dispatch(gather, ROWS, ws.x, ws.step, ws.row_x),
-        rms_norm::dispatch(caps, layout, norm_params, ROWS, norm_buffers),
+        rms_norm::dispatch(caps, act_format, norm_params, ROWS, norm_buffers),
     ]
     .map(Command::from)
     .into();

@@ -1,12 +1,13 @@
 //! Which type of cached keys and values is asked for, and what that comes to. Knows no layout.
 
+use super::NumericsClass;
 use std::str::FromStr;
 use twoclock_shaders::kernels::kv::KvDtype;
 
 /// Type of cached keys and values, as asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KvCacheDtype {
-    /// What suits the numerics class: f32 for the exact one, the only one so far.
+    /// What suits the numerics class: f32 for the exact one.
     #[default]
     Auto,
     /// This one.
@@ -15,9 +16,11 @@ pub enum KvCacheDtype {
 
 impl KvCacheDtype {
     /// The type it comes to.
-    pub fn resolve(self) -> KvDtype {
+    pub fn resolve(self, numerics: NumericsClass) -> KvDtype {
         match self {
-            Self::Auto => KvDtype::F32,
+            Self::Auto => match numerics {
+                NumericsClass::F32 => KvDtype::F32,
+            },
             Self::Of(dtype) => dtype,
         }
     }

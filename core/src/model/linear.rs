@@ -7,7 +7,7 @@ use crate::weights::repack::{PackedRows, format_of, groups, pack_rows};
 use std::ops::Range;
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::executor::Executor;
-use twoclock_shaders::kernels::act::ActLayout;
+use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_shaders::kernels::matmul::{self, MatmulParams};
 use twoclock_shaders::kernels::weight::{GROUP, WeightFormat};
 use twoclock_shaders::program::{Command, CountId, Slice};
@@ -192,7 +192,7 @@ impl Linear {
                     rows: part.rows,
                     groups: self.groups(),
                     tokens: io.room,
-                    act_stride: io.layout.stride(GROUP * self.groups(), io.room),
+                    act_stride: io.act_format.stride(GROUP * self.groups()),
                     y_stride: io.y_stride,
                     y_offset: part.first_row,
                     norm: 0,
@@ -204,7 +204,7 @@ impl Linear {
                     rstd: io.rstd,
                     y: io.y,
                 };
-                matmul::dispatch(caps, part.format, io.layout, params, io.count, buffers).into()
+                matmul::dispatch(caps, part.format, io.act_format, params, io.count, buffers).into()
             })
             .collect()
     }
@@ -214,7 +214,7 @@ impl Linear {
 #[derive(Clone, Copy, Debug)]
 pub struct LinearIo {
     /// Layout of the input.
-    pub layout: ActLayout,
+    pub act_format: ActFormat,
     /// Tokens the buffers have room for.
     pub room: u32,
     /// The step's count of tokens.

@@ -1,6 +1,7 @@
 //! From a checkpoint to a [`Decoder`] on a device: which tensors each part of a block takes, and what
 //! the kernels ask of a model's shape. Knows no family: all follows from the configuration.
 
+use super::NumericsClass;
 use super::arena::{Arena, ArenaBuilder, ArenaRef};
 use super::decoder::{Decoder, DecoderLayer, Projection};
 use super::experts::Experts;
@@ -237,7 +238,7 @@ impl<'a> VectorReader<'a> {
     }
 }
 
-/// Loads a checkpoint, with rotary tables of `positions`. `progress` is told the share that is
+/// Loads a checkpoint to compute so, with rotary tables of `positions`. `progress` is told the share that is
 /// done, 0 to 1.
 ///
 /// # Errors
@@ -245,6 +246,7 @@ impl<'a> VectorReader<'a> {
 pub fn load(
     executor: &mut impl Executor,
     checkpoint: &Checkpoint,
+    numerics: NumericsClass,
     positions: usize,
     mut progress: impl FnMut(f32),
 ) -> Result<Decoder> {
@@ -282,6 +284,7 @@ pub fn load(
         layers,
         head,
         config,
+        numerics,
     })
 }
 

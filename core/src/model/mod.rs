@@ -2,6 +2,7 @@
 //! [`Program`](twoclock_shaders::program::Program). Knows no request and no scheduler.
 
 pub mod arena;
+pub mod compute_dtype;
 pub mod decoder;
 pub mod embedding;
 pub mod experts;
@@ -15,6 +16,7 @@ pub mod rope;
 pub mod taps;
 pub mod workspace;
 
+pub use compute_dtype::{ComputeDtype, NumericsClass};
 pub use decoder::Decoder;
 pub use head::HeadPart;
 pub use kv_cache_dtype::KvCacheDtype;

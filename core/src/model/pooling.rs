@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::sched::SchedulerConfig;
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::executor::Executor;
-use twoclock_shaders::kernels::act::ActLayout;
+use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_shaders::kernels::pool_sum::{self, POOL_WORDS};
 use twoclock_shaders::program::{CountId, Program, Slice};
 
@@ -83,7 +83,7 @@ impl Decoder {
         let body = Body {
             caps,
             ws,
-            layout: ActLayout::Rows,
+            act_format: ActFormat::F32,
             room,
             taps: &TapBuffers::default(),
         };
@@ -99,7 +99,7 @@ impl Decoder {
             pools: pool.pools,
             sums: pool.sums,
         };
-        commands.push(pool_sum::dispatch(body.layout, params, POOLS, buffers).into());
+        commands.push(pool_sum::dispatch(params, POOLS, buffers).into());
         Program::new(format!("pooling of {room} tokens"), commands)
     }
 }

@@ -160,7 +160,7 @@ impl Body<'_> {
         commands: &mut Vec<Command>,
     ) {
         if let Ok(out) = self.taps.get(Tap::Layer(layer)) {
-            let stride = self.layout.stride(config.hidden_size as u32, self.room);
+            let stride = config.hidden_size as u32 / 4;
             commands.push(self.tap(self.ws.x, stride, false, out, config));
         }
     }
@@ -193,7 +193,7 @@ impl Body<'_> {
             act_stride,
         };
         let buffers = tap_rows::Buffers { x, rstd, out };
-        tap_rows::dispatch(self.layout, normed, params, TOKENS, buffers).into()
+        tap_rows::dispatch(normed, params, TOKENS, buffers).into()
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};
 use crate::model::workspace::{self, WorkspaceSizes};
-use crate::model::{KvCacheDtype, Pages, Taps, loader, pooling, rope};
+use crate::model::{ComputeDtype, KvCacheDtype, NumericsClass, Pages, Taps, loader, pooling, rope};
 use crate::runner::input_batch::InputBatch;
 use crate::runner::model_runner::DECODE_QUERIES;
 use crate::sched::{KvGroupSpec, SchedulerConfig};
@@ -24,6 +24,8 @@ pub struct MemoryPlan {
     pub workspace: u64,
     /// Tokens that the pages of one layer hold, in the layers that hold most.
     pub kv_tokens: u64,
+    /// How matmuls compute.
+    pub numerics: NumericsClass,
     /// What the pages hold.
     pub kv_dtype: KvDtype,
     /// Bytes of one token's keys and values in all layers.
@@ -61,7 +63,7 @@ pub fn workspace_sizes(
 }
 
 impl MemoryPlan {
-    /// Counts a checkpoint under these limits, with keys and values of this type.
+    /// Counts a checkpoint under these limits, computed so, with keys and values of this type.
     ///
     /// # Errors
     /// Limits that mean nothing or reach beyond the model; a checkpoint without its tensors, or of a
@@ -70,6 +72,7 @@ impl MemoryPlan {
         caps: &Caps,
         checkpoint: &Checkpoint,
         sched: &SchedulerConfig,
+        compute_dtype: ComputeDtype,
         kv_cache_dtype: KvCacheDtype,
     ) -> Result<Self> {
         let config = &checkpoint.config;
@@ -87,7 +90,8 @@ impl MemoryPlan {
             bindable(caps, label, bytes)?;
             workspace += bytes;
         }
-        let kv_dtype = kv_cache_dtype.resolve();
+        let numerics = compute_dtype.resolve(caps);
+        let kv_dtype = kv_cache_dtype.resolve(numerics);
         let page = Pages::page_bytes(config, kv_dtype, sched.block_size);
         let (mut kv_cache, mut most_tokens) = (0, 0);
         for group in KvGroupSpec::of(config) {
@@ -103,6 +107,7 @@ impl MemoryPlan {
             kv_cache,
             workspace,
             kv_tokens: most_tokens,
+            numerics,
             kv_dtype,
             kv_token_bytes: 2 * page / sched.block_size as u64 * config.num_hidden_layers as u64,
         })

@@ -12,7 +12,7 @@ pub mod program_cache;
 mod recorder;
 mod state_slots;
 
-pub use crate::model::KvCacheDtype;
+pub use crate::model::{ComputeDtype, KvCacheDtype, NumericsClass};
 pub use launched_step::LaunchedStep;
 pub use memory_plan::MemoryPlan;
 pub use model_runner::{ModelRunner, RunnerOptions};

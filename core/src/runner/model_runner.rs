@@ -15,15 +15,14 @@ use crate::error::Result;
 use crate::model::pooling::PoolBuffers;
 use crate::model::workspace::MAX_EDITS;
 use crate::model::{
-    COUNT_ROWS, Decoder, EDITS, FILTER_ROWS, HeadPart, KvCacheDtype, MASKS, MASS_ROWS, Pages, ROWS,
-    Taps, Workspace, loader,
+    COUNT_ROWS, ComputeDtype, Decoder, EDITS, FILTER_ROWS, HeadPart, KvCacheDtype, MASKS,
+    MASS_ROWS, Pages, ROWS, Taps, Workspace, loader,
 };
 use crate::sample::logit_edits;
 use crate::sched::{KvGroupSpec, ModelRunnerOutput, SchedulerConfig, SchedulerOutput};
 use crate::weights::Checkpoint;
 use std::ops::Range;
 use twoclock_shaders::executor::{Executor, ExecutorError};
-use twoclock_shaders::kernels::kv::KvDtype;
 use twoclock_shaders::kernels::sample_edit::{BAN, EDIT_WORDS};
 use twoclock_shaders::kernels::sample_mask::record_words;
 use twoclock_shaders::program::StepArgs;
@@ -40,6 +39,8 @@ const MAX_LOGITS_READS: usize = 2;
 pub struct RunnerOptions {
     /// Bytes the model may take on the device; `None` where nobody knows.
     pub memory: Option<u64>,
+    /// How matmuls compute.
+    pub compute_dtype: ComputeDtype,
     /// Type of cached keys and values.
     pub kv_cache_dtype: KvCacheDtype,
     /// Sequences with up to so many queries go to the decode kernel, at most [`DECODE_QUERIES`].
@@ -54,6 +55,7 @@ impl Default for RunnerOptions {
     fn default() -> Self {
         Self {
             memory: None,
+            compute_dtype: ComputeDtype::default(),
             kv_cache_dtype: KvCacheDtype::default(),
             decode_queries: DECODE_QUERIES,
             taps: Taps::default(),
@@ -96,13 +98,15 @@ impl<E: Executor> ModelRunner<E> {
     ) -> Result<Self> {
         sched.validate()?;
         let (caps, config) = (executor.caps(), &checkpoint.config);
-        let plan = MemoryPlan::new(caps, checkpoint, sched, options.kv_cache_dtype)?;
+        let (compute, kv) = (options.compute_dtype, options.kv_cache_dtype);
+        let plan = MemoryPlan::new(caps, checkpoint, sched, compute, kv)?;
         let plan = plan.with_taps(caps, config, sched, &options.taps)?;
         if let Some(available) = options.memory {
             plan.check(available)?;
         }
         let sizes = workspace_sizes(&checkpoint.config, executor.caps(), sched);
-        let model = loader::load(&mut executor, checkpoint, sched.max_model_len, progress)?;
+        let (numerics, positions) = (plan.numerics, sched.max_model_len);
+        let model = loader::load(&mut executor, checkpoint, numerics, positions, progress)?;
         let workspace = Workspace::create(&mut executor, &model.config, sizes)?;
         let pages = Pages::create(&mut executor, &model.config, plan.kv_dtype, sched)?;
         let recorder = Recorder::new(&mut executor, &model.config, &options.taps, sizes.tokens)?;
@@ -121,7 +125,7 @@ impl<E: Executor> ModelRunner<E> {
                 sequence: options.decode_queries.min(DECODE_QUERIES),
                 step: sizes.decodes as usize,
             },
-            fingerprint: fingerprint(checkpoint, plan.kv_dtype),
+            fingerprint: fingerprint(checkpoint, &plan),
             plan,
             host: HostPages::default(),
             slots: StateSlots::new(sizes.seqs),
@@ -272,16 +276,17 @@ impl<E: Executor> ModelRunner<E> {
 }
 
 /// What besides tokens decides keys and values: shape, arithmetic and weights of the model, as far as
-/// their names, types and sizes tell, the class, of which there is one, and the cache's type.
-fn fingerprint(checkpoint: &Checkpoint, kv_dtype: KvDtype) -> String {
+/// their names, types and sizes tell, the class, and the cache's type.
+fn fingerprint(checkpoint: &Checkpoint, plan: &MemoryPlan) -> String {
     let metadata = &checkpoint.metadata;
     format!(
-        "{:?} {} {:?} {:?} exact {}",
+        "{:?} {} {:?} {:?} {} {}",
         metadata.name,
         metadata.file_bytes,
         metadata.dtypes,
         checkpoint.config,
-        kv_dtype.name()
+        plan.numerics.name(),
+        plan.kv_dtype.name()
     )
 }
 

@@ -1,8 +1,8 @@
 //! What the command line takes of how a model is run. Knows nothing of what is done with it.
 
+use clap::Args;
 use clap::builder::RangedU64ValueParser;
-use clap::{Args, ValueEnum};
-use twoclock_core::runner::KvCacheDtype;
+use twoclock_core::runner::{ComputeDtype, KvCacheDtype};
 use twoclock_core::sched::MAX_RUN_AHEAD;
 use twoclock_core::weights::Quantization;
 
@@ -18,7 +18,7 @@ pub struct EngineArgs {
     #[arg(long, value_name = "N|cpu")]
     pub device: Option<DeviceChoice>,
     /// Precision of the arithmetic. So far there is one, f32, and auto means it.
-    #[arg(long, value_enum, default_value_t = ComputeDtype::Auto)]
+    #[arg(long, default_value = "auto", value_name = "auto|f32")]
     pub compute_dtype: ComputeDtype,
     /// Type of cached keys and values: f16 takes half the memory of f32, int8 a bit over a quarter.
     /// auto is f32 so far, which is exact.
@@ -47,13 +47,4 @@ pub struct EngineArgs {
 
 fn run_ahead() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(0..=MAX_RUN_AHEAD as u64)
-}
-
-/// Precision of activations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ComputeDtype {
-    /// What suits the device.
-    Auto,
-    /// Single precision: the same tokens however a request is served.
-    F32,
 }

@@ -2,12 +2,10 @@
 
 use super::{Bound, fma};
 use crate::kernel::KernelKey;
-use crate::kernels::act;
 use crate::kernels::pool_sum::{NO_ROW, POOL_WORDS, PoolSumParams};
 
-pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
+pub(super) fn run(_: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
     let p: &PoolSumParams = bytemuck::from_bytes(params);
-    let index = act::index_fn(key);
     let (x, rstd, pools) = (bound.f32s(0), bound.f32s(1), bound.u32s(2));
     let sums = bound.f32s_mut(3);
     let dim = 4 * p.dim4 as usize;
@@ -20,7 +18,7 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
         }
         for token in first..first + tokens {
             for i in 0..p.dim4 {
-                let at = 4 * index(token, i, p.act_stride) as usize;
+                let at = 4 * (token * p.act_stride + i) as usize;
                 for c in 0..4 {
                     let s = &mut sums[to + 4 * i as usize + c];
                     *s = fma(x[at + c], rstd[token as usize], *s);

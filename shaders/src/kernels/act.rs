@@ -1,32 +1,30 @@
-//! Layouts of a matmul's input. The kernel that produces it stores through the `act` slot, so that
-//! each regime reads in the order its lanes want.
-//!
-//! Inputs are stored as `vec4<f32>` of four consecutive k; `act_stride` is the layout's one number.
+//! Formats of a matmul's input: how the kernel that produces it stores it, through the `act` slot, and
+//! how matmuls read it, through the `input` slot.
 
 use crate::kernel::KernelKey;
 
-/// Where four consecutive elements of a token's row lie.
+/// How a matmul's input is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ActLayout {
-    /// `[token][k / 4]`; the stride is k / 4.
-    Rows,
+pub enum ActFormat {
+    /// Singles, `[token][k]`. The stride counts `vec4<f32>`.
+    F32,
 }
 
-impl ActLayout {
-    /// Every layout.
-    pub const ALL: &'static [Self] = &[Self::Rows];
+impl ActFormat {
+    /// Every format.
+    pub const ALL: &'static [Self] = &[Self::F32];
 
-    /// The module that fills the `act` slot.
+    /// The module that fills the `act` slot of what stores it.
     pub fn module(self) -> &'static str {
         match self {
-            Self::Rows => "act_rows",
+            Self::F32 => "act_f32",
         }
     }
 
-    /// `act_stride` for rows of `k` elements and room for `tokens`.
-    pub fn stride(self, k: u32, _tokens: u32) -> u32 {
+    /// `act_stride` for rows of `k` elements.
+    pub fn stride(self, k: u32) -> u32 {
         match self {
-            Self::Rows => k.div_ceil(4),
+            Self::F32 => k.div_ceil(4),
         }
     }
 }
@@ -34,7 +32,7 @@ impl ActLayout {
 /// The index function of a key's `act` slot: (token, k / 4, stride) to a `vec4` index.
 pub(crate) fn index_fn(key: &KernelKey) -> fn(u32, u32, u32) -> u32 {
     match key.slot("act") {
-        Some("act_rows") | None => |token, k4, stride| token * stride + k4,
-        Some(other) => unreachable!("no act layout {other}"),
+        Some("act_f32") | None => |token, k4, stride| token * stride + k4,
+        Some(other) => unreachable!("no act format {other}"),
     }
 }

@@ -1,7 +1,7 @@
 //! Merges the parts that `attention_decode` left, in order, into the attention of each decode
 //! query. Chain: [`super::attention`].
 
-use super::act::ActLayout;
+use super::act::ActFormat;
 use super::attention::{LINT_HEAD_DIMS, chain_key};
 use super::{bindings, bodies};
 use crate::kernel::{Kernel, KernelKey, Params};
@@ -31,17 +31,21 @@ pub const KERNEL: Kernel = Kernel {
     variants: || {
         LINT_HEAD_DIMS
             .iter()
-            .flat_map(|&dim| ActLayout::ALL.iter().map(move |&layout| key(layout, dim)))
+            .flat_map(|&dim| {
+                ActFormat::ALL
+                    .iter()
+                    .map(move |&act_format| key(act_format, dim))
+            })
             .collect()
     },
 };
 
-fn key(layout: ActLayout, head_dim: u32) -> KernelKey {
+fn key(act_format: ActFormat, head_dim: u32) -> KernelKey {
     chain_key(
         KernelKey::plain("attention_merge", "attention_merge"),
         head_dim,
     )
-    .module("act", layout.module())
+    .module("act", act_format.module())
 }
 
 /// Windows of `attention_merge`.
@@ -61,7 +65,7 @@ pub struct Buffers {
 /// # Panics
 /// When `head_dim` is no multiple of 4 up to [`MAX_HEAD_DIM`](super::attention::MAX_HEAD_DIM).
 pub fn dispatch(
-    layout: ActLayout,
+    act_format: ActFormat,
     head_dim: u32,
     params: AttentionMergeParams,
     queries: CountId,
@@ -70,7 +74,7 @@ pub fn dispatch(
 ) -> Dispatch {
     let parts = f64::from(super::attention_decode::max_parts(context, params.window));
     Dispatch {
-        key: key(layout, head_dim),
+        key: key(act_format, head_dim),
         bindings: vec![buffers.parts, buffers.step, buffers.out],
         params: bytemuck::bytes_of(&params).to_vec(),
         grid: [

@@ -1,7 +1,7 @@
 //! Attention of tiles of queries: consecutive queries of one sequence, one head a workgroup.
 //! Chain: [`super::attention`].
 
-use super::act::ActLayout;
+use super::act::ActFormat;
 use super::attention::{MAX_ROWS, cost, lint_shapes, part_key};
 use super::kv::KvDtype;
 use super::step::TILE_QUERIES;
@@ -49,9 +49,9 @@ pub const KERNEL: Kernel = Kernel {
                 [DeviceKind::Cpu, DeviceKind::Gpu]
                     .into_iter()
                     .flat_map(move |kind| {
-                        ActLayout::ALL
+                        ActFormat::ALL
                             .iter()
-                            .map(move |&layout| key(kind, layout, dtype, dim))
+                            .map(move |&act_format| key(kind, act_format, dtype, dim))
                     })
             })
             .collect()
@@ -60,7 +60,7 @@ pub const KERNEL: Kernel = Kernel {
 
 const _: () = assert!(TILE_QUERIES <= MAX_ROWS);
 
-fn key(kind: DeviceKind, layout: ActLayout, dtype: KvDtype, head_dim: u32) -> KernelKey {
+fn key(kind: DeviceKind, act_format: ActFormat, dtype: KvDtype, head_dim: u32) -> KernelKey {
     let body = match kind {
         DeviceKind::Cpu => "attention_prefill_lane",
         DeviceKind::Gpu => "attention_prefill_workgroup",
@@ -72,7 +72,7 @@ fn key(kind: DeviceKind, layout: ActLayout, dtype: KvDtype, head_dim: u32) -> Ke
         head_dim,
         TILE_QUERIES,
     )
-    .module("act", layout.module())
+    .module("act", act_format.module())
 }
 
 /// Windows of `attention_prefill`.
@@ -98,7 +98,7 @@ pub struct Buffers {
 /// When `head_dim` is no multiple of 4 up to [`MAX_HEAD_DIM`](super::attention::MAX_HEAD_DIM).
 pub fn dispatch(
     caps: &Caps,
-    layout: ActLayout,
+    act_format: ActFormat,
     head_dim: u32,
     params: AttentionPrefillParams,
     tiles: CountId,
@@ -110,7 +110,7 @@ pub fn dispatch(
         window => context.min(window.saturating_add(TILE_QUERIES - 1)),
     };
     Dispatch {
-        key: key(caps.kind, layout, buffers.dtype, head_dim),
+        key: key(caps.kind, act_format, buffers.dtype, head_dim),
         bindings: vec![
             buffers.qkv,
             buffers.kcache,

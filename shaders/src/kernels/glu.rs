@@ -5,7 +5,7 @@
 //! The chain: `SiLU` is `x / (1 + exp(−x))`; GELU's tanh approximation (Hendrycks & Gimpel 2016,
 //! arXiv:1606.08415) is `x / (1 + exp(−(x · t)))` with `t = fma(x · x, 2 √(2/π) · 0.044715, 2 √(2/π))`.
 
-use super::act::ActLayout;
+use super::act::ActFormat;
 use super::{bindings, bodies};
 use crate::kernel::{Kernel, KernelKey, Params};
 use crate::params;
@@ -49,30 +49,30 @@ pub const KERNEL: Kernel = Kernel {
     bindings: bindings![gate_up: Read, act_out: ReadWrite],
     params: GluParams::FIELDS,
     variants: || {
-        ActLayout::ALL
+        ActFormat::ALL
             .iter()
-            .flat_map(|&layout| Activation::ALL.map(|activation| key(activation, layout)))
+            .flat_map(|&act_format| Activation::ALL.map(|activation| key(activation, act_format)))
             .collect()
     },
 };
 
-fn key(activation: Activation, layout: ActLayout) -> KernelKey {
+fn key(activation: Activation, act_format: ActFormat) -> KernelKey {
     KernelKey::plain("glu", "glu")
-        .module("act", layout.module())
+        .module("act", act_format.module())
         .module("activation", activation.module())
 }
 
 /// Gates the rows of the step's tokens, `rows` each.
 pub fn dispatch(
     activation: Activation,
-    layout: ActLayout,
+    act_format: ActFormat,
     params: GluParams,
     (tokens, rows): (CountId, u32),
     gate_up: Slice,
     out: Slice,
 ) -> Dispatch {
     Dispatch {
-        key: key(activation, layout),
+        key: key(activation, act_format),
         bindings: vec![gate_up, out],
         params: bytemuck::bytes_of(&params).to_vec(),
         grid: [

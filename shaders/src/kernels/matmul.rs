@@ -1,4 +1,4 @@
-//! `y = x Wᵀ` for every weight format: x f32 `[tokens][K]` in an [`ActLayout`], W as
+//! `y = x Wᵀ` for every weight format: x f32 `[tokens][K]` in an [`ActFormat`], W as
 //! [`weight`](super::weight) says, y f32 `[tokens][rows]`.
 //!
 //! The chain of the exact class, the same for every element whatever the number of tokens and the
@@ -13,7 +13,7 @@
 //! - `t = 0`; a span after a span `t = t + a`. The result is t, times `rstd` of the token where
 //!   the input is x ∘ g of a norm.
 
-use super::act::ActLayout;
+use super::act::ActFormat;
 use super::weight::{GROUP, SPAN_GROUPS, WeightFormat};
 use super::{bindings, bodies};
 use crate::caps::{Caps, DeviceKind};
@@ -97,11 +97,11 @@ impl RowInput {
         }
     }
 
-    fn module(self) -> &'static str {
-        match self {
-            Self::Uniform => "input_uniform",
-            Self::Subgroup4 => "input_subgroup4",
-            Self::Subgroup8 => "input_subgroup8",
+    pub(super) fn module(self, format: ActFormat) -> &'static str {
+        match (self, format) {
+            (Self::Uniform, ActFormat::F32) => "input_f32_uniform",
+            (Self::Subgroup4, ActFormat::F32) => "input_f32_subgroup4",
+            (Self::Subgroup8, ActFormat::F32) => "input_f32_subgroup8",
         }
     }
 }
@@ -187,7 +187,7 @@ impl Regime {
     }
 
     /// The variant for a weight format and an input layout.
-    pub fn key(self, format: WeightFormat, layout: ActLayout) -> KernelKey {
+    pub fn key(self, format: WeightFormat, act_format: ActFormat) -> KernelKey {
         let key = match self {
             Self::Row {
                 tokens,
@@ -197,18 +197,20 @@ impl Regime {
                 .constant("LANES", lanes)
                 .constant("ROWS", row_rows(tokens))
                 .constant("TOKENS", tokens)
-                .module("input", input.module()),
+                .module("input", input.module(act_format)),
             Self::Gemv { tokens } => KernelKey::plain("matmul", "matmul_gemv")
                 .constant("TOKENS", tokens)
-                .module("input", RowInput::Uniform.module()),
+                .module("input", RowInput::Uniform.module(act_format)),
             Self::Skinny | Self::Gemm => KernelKey::plain("matmul", "matmul_tile")
                 .constant("LANES_ROW", 16)
-                .constant("LANES_TOKEN", self.tokens() / 4),
+                .constant("LANES_TOKEN", self.tokens() / 4)
+                .module("input", RowInput::Uniform.module(act_format)),
         };
         let key = key
-            .module("act", layout.module())
-            .module("order", "order_span");
-        format.fill(key).module("chain", "chain_f32")
+            .module("order", "order_span")
+            .module("chain", "chain_f32")
+            .module("epilogue", "epilogue_store");
+        format.fill(key)
     }
 }
 
@@ -242,8 +244,8 @@ fn variants() -> Vec<KernelKey> {
     let mut keys = Vec::new();
     for regime in regimes {
         for &format in WeightFormat::ALL {
-            for &layout in ActLayout::ALL {
-                keys.push(regime.key(format, layout));
+            for &act_format in ActFormat::ALL {
+                keys.push(regime.key(format, act_format));
             }
         }
     }
@@ -269,20 +271,20 @@ pub struct Buffers {
 pub fn dispatch(
     caps: &Caps,
     format: WeightFormat,
-    layout: ActLayout,
+    act_format: ActFormat,
     params: MatmulParams,
     tokens: CountId,
     buffers: Buffers,
 ) -> Dispatch {
     let regime = Regime::choose(caps, params.tokens);
-    dispatch_regime(regime, format, layout, params, tokens, buffers)
+    dispatch_regime(regime, format, act_format, params, tokens, buffers)
 }
 
 /// A matmul by a given regime.
 pub fn dispatch_regime(
     regime: Regime,
     format: WeightFormat,
-    layout: ActLayout,
+    act_format: ActFormat,
     params: MatmulParams,
     tokens: CountId,
     buffers: Buffers,
@@ -304,7 +306,7 @@ pub fn dispatch_regime(
     };
     let k = f64::from(GROUP * params.groups);
     Dispatch {
-        key: regime.key(format, layout),
+        key: regime.key(format, act_format),
         // What a variant does not read is bound to something that it does.
         bindings: vec![
             buffers.act,

@@ -4,7 +4,8 @@
 //!
 //! The chain of an element is [`matmul`](super::matmul)'s, whatever the batch.
 
-use super::act::ActLayout;
+use super::act::ActFormat;
+use super::matmul::RowInput;
 use super::weight::{GROUP, SPAN_GROUPS, WeightFormat};
 use super::{bindings, bodies};
 use crate::caps::{Caps, DeviceKind};
@@ -46,8 +47,8 @@ pub const KERNEL: Kernel = Kernel {
         let mut keys = Vec::new();
         for kind in [DeviceKind::Cpu, DeviceKind::Gpu] {
             for &format in WeightFormat::ALL {
-                for &layout in ActLayout::ALL {
-                    keys.push(key(kind, format, layout));
+                for &act_format in ActFormat::ALL {
+                    keys.push(key(kind, format, act_format));
                 }
             }
         }
@@ -59,7 +60,7 @@ pub const KERNEL: Kernel = Kernel {
 const LANES: u32 = 8;
 const ROWS: u32 = 4;
 
-fn key(kind: DeviceKind, format: WeightFormat, layout: ActLayout) -> KernelKey {
+fn key(kind: DeviceKind, format: WeightFormat, act_format: ActFormat) -> KernelKey {
     let key = match kind {
         DeviceKind::Cpu => KernelKey::plain("moe_matmul", "moe_matmul_row")
             .constant("LANES", LANES)
@@ -67,10 +68,11 @@ fn key(kind: DeviceKind, format: WeightFormat, layout: ActLayout) -> KernelKey {
         DeviceKind::Gpu => KernelKey::plain("moe_matmul", "moe_matmul_gemv"),
     };
     let key = key
-        .module("act", layout.module())
-        .module("input", "input_uniform")
-        .module("order", "order_span");
-    format.fill(key).module("chain", "chain_f32")
+        .module("input", RowInput::Uniform.module(act_format))
+        .module("order", "order_span")
+        .module("chain", "chain_f32")
+        .module("epilogue", "epilogue_store");
+    format.fill(key)
 }
 
 /// Windows of `moe_matmul`.
@@ -94,7 +96,7 @@ pub struct Buffers {
 pub fn dispatch(
     caps: &Caps,
     format: WeightFormat,
-    layout: ActLayout,
+    act_format: ActFormat,
     params: MoeMatmulParams,
     (tokens, chosen): (CountId, u32),
     buffers: Buffers,
@@ -117,7 +119,7 @@ pub fn dispatch(
     };
     let k = f64::from(GROUP * params.groups);
     Dispatch {
-        key: key(caps.kind, format, layout),
+        key: key(caps.kind, format, act_format),
         // What a variant does not read is bound to something that it does.
         bindings: vec![
             buffers.act,

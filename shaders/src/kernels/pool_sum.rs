@@ -5,7 +5,6 @@
 //! The chain: `s = 0`; token after token, from the first that is pooled, `s = fma(x, rstd, s)`. It
 //! goes on from share to share, so it does not depend on how a sequence is cut.
 
-use super::act::ActLayout;
 use super::{bindings, bodies};
 use crate::kernel::{Kernel, KernelKey, Params};
 use crate::params;
@@ -22,7 +21,7 @@ params! {
     pub struct PoolSumParams {
         /// Elements a row / 4.
         pub dim4: u32,
-        /// Stride of the input's layout.
+        /// `vec4`s from row to row of the input.
         pub act_stride: u32,
     }
 }
@@ -33,17 +32,17 @@ pub const KERNEL: Kernel = Kernel {
     bodies: bodies!["pool_sum"],
     bindings: bindings![x: Read, rstd: Read, pools: Read, sums: ReadWrite],
     params: PoolSumParams::FIELDS,
-    variants: || ActLayout::ALL.iter().map(|&layout| key(layout)).collect(),
+    variants: || vec![key()],
 };
 
-fn key(layout: ActLayout) -> KernelKey {
-    KernelKey::plain("pool_sum", "pool_sum").module("act", layout.module())
+fn key() -> KernelKey {
+    KernelKey::plain("pool_sum", "pool_sum")
 }
 
 /// Windows of `pool_sum`.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffers {
-    /// x ∘ g of the step's tokens.
+    /// x ∘ g of the step's tokens, f32.
     pub x: Slice,
     /// f32 `[tokens]`.
     pub rstd: Slice,
@@ -54,14 +53,9 @@ pub struct Buffers {
 }
 
 /// Sums so many shares.
-pub fn dispatch(
-    layout: ActLayout,
-    params: PoolSumParams,
-    shares: CountId,
-    buffers: Buffers,
-) -> Dispatch {
+pub fn dispatch(params: PoolSumParams, shares: CountId, buffers: Buffers) -> Dispatch {
     Dispatch {
-        key: key(layout),
+        key: key(),
         bindings: vec![buffers.x, buffers.rstd, buffers.pools, buffers.sums],
         params: bytemuck::bytes_of(&params).to_vec(),
         grid: [

@@ -5,7 +5,7 @@
 //! The chain: Σx² in slots of 32 consecutive elements, each a `vec4` chain of `fma` joined as
 //! (x+y)+(z+w); slots summed in order; `rstd = 1 / sqrt(Σ / dim + eps)`.
 
-use super::act::ActLayout;
+use super::act::ActFormat;
 use super::{bindings, bodies};
 use crate::caps::{Caps, DeviceKind};
 use crate::kernel::{Kernel, KernelKey, Params};
@@ -31,9 +31,11 @@ pub const KERNEL: Kernel = Kernel {
     bindings: bindings![x: Read, g: Read, act_out: ReadWrite, rstd: ReadWrite],
     params: RmsNormParams::FIELDS,
     variants: || {
-        ActLayout::ALL
+        ActFormat::ALL
             .iter()
-            .flat_map(|&layout| [DeviceKind::Cpu, DeviceKind::Gpu].map(|kind| key(kind, layout)))
+            .flat_map(|&act_format| {
+                [DeviceKind::Cpu, DeviceKind::Gpu].map(|kind| key(kind, act_format))
+            })
             .collect()
     },
 };
@@ -41,13 +43,13 @@ pub const KERNEL: Kernel = Kernel {
 /// Most elements a row.
 pub const MAX_DIM: u32 = 32 * 1024;
 
-fn key(kind: DeviceKind, layout: ActLayout) -> KernelKey {
+fn key(kind: DeviceKind, act_format: ActFormat) -> KernelKey {
     match kind {
         // A lane a token: nothing crosses lanes.
         DeviceKind::Cpu => KernelKey::plain("rms_norm", "rms_norm_lane").constant("TOKENS", 8),
         DeviceKind::Gpu => KernelKey::plain("rms_norm", "rms_norm_workgroup").constant("TOKENS", 1),
     }
-    .module("act", layout.module())
+    .module("act", act_format.module())
 }
 
 /// Windows of `rms_norm`: x f32 `[tokens][dim]`, g f32 `[dim]`, out f32 in `layout`, rstd f32
@@ -67,12 +69,12 @@ pub struct Buffers {
 /// The norm of `tokens` rows of `dim` elements (a multiple of 4, at most [`MAX_DIM`]).
 pub fn dispatch(
     caps: &Caps,
-    layout: ActLayout,
+    act_format: ActFormat,
     params: RmsNormParams,
     tokens: CountId,
     buffers: Buffers,
 ) -> Dispatch {
-    let key = key(caps.kind, layout);
+    let key = key(caps.kind, act_format);
     let tile = key.value("TOKENS");
     let elements = f64::from(tile * params.dim4 * 4);
     Dispatch {

@@ -1,7 +1,6 @@
 //! Records rows of the step's tokens for whoever reads them later: `out = x`, or, of a row that went
-//! through a norm, `out = x · rstd`, from a matmul's input layout to f32 `[tokens][dim]`.
+//! through a norm, `out = x · rstd`; f32 `[tokens][dim]`.
 
-use super::act::ActLayout;
 use super::{bindings, bodies};
 use crate::kernel::{Kernel, KernelKey, Params};
 use crate::params;
@@ -12,7 +11,7 @@ params! {
     pub struct TapRowsParams {
         /// Elements a row / 4.
         pub dim4: u32,
-        /// Stride of the input's layout.
+        /// `vec4`s from row to row of the input.
         pub act_stride: u32,
     }
 }
@@ -23,18 +22,11 @@ pub const KERNEL: Kernel = Kernel {
     bodies: bodies!["tap_rows"],
     bindings: bindings![x: Read, rstd: Read, out: ReadWrite],
     params: TapRowsParams::FIELDS,
-    variants: || {
-        ActLayout::ALL
-            .iter()
-            .flat_map(|&layout| [false, true].map(|normed| key(layout, normed)))
-            .collect()
-    },
+    variants: || [false, true].map(key).into(),
 };
 
-fn key(layout: ActLayout, normed: bool) -> KernelKey {
-    KernelKey::plain("tap_rows", "tap_rows")
-        .module("act", layout.module())
-        .constant("NORMED", u32::from(normed))
+fn key(normed: bool) -> KernelKey {
+    KernelKey::plain("tap_rows", "tap_rows").constant("NORMED", u32::from(normed))
 }
 
 /// Windows of `tap_rows`.
@@ -50,14 +42,13 @@ pub struct Buffers {
 
 /// Records the rows of the step's tokens; `normed` ones are multiplied by their `rstd`.
 pub fn dispatch(
-    layout: ActLayout,
     normed: bool,
     params: TapRowsParams,
     tokens: CountId,
     buffers: Buffers,
 ) -> Dispatch {
     Dispatch {
-        key: key(layout, normed),
+        key: key(normed),
         bindings: vec![buffers.x, buffers.rstd, buffers.out],
         params: bytemuck::bytes_of(&params).to_vec(),
         grid: [

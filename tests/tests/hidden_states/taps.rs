@@ -3,7 +3,7 @@
 use crate::{PLAIN, engine, golden, limits};
 use twoclock_core::error::Error;
 use twoclock_core::model::{Tap, Taps, TapsError};
-use twoclock_core::runner::{KvCacheDtype, MemoryPlan, ModelRunner, RunnerOptions};
+use twoclock_core::runner::{ComputeDtype, KvCacheDtype, MemoryPlan, ModelRunner, RunnerOptions};
 use twoclock_core::types::SamplingParams;
 use twoclock_core::weights::Checkpoint;
 use twoclock_shaders::cpu::CpuExecutor;
@@ -170,8 +170,14 @@ fn taps_are_counted_chosen_and_refused_by_name() {
     let checkpoint = golden("models/mistral_full");
     let (config, executor) = (limits(64), CpuExecutor::default());
     let plan = |taps: &Taps| {
-        let plan = MemoryPlan::new(executor.caps(), &checkpoint, &config, KvCacheDtype::Auto)
-            .expect("a plan");
+        let plan = MemoryPlan::new(
+            executor.caps(),
+            &checkpoint,
+            &config,
+            ComputeDtype::Auto,
+            KvCacheDtype::Auto,
+        )
+        .expect("a plan");
         plan.with_taps(executor.caps(), &checkpoint.config, &config, taps)
     };
     let none = plan(&Taps::default()).expect("a plan").total();

@@ -6,7 +6,7 @@ use std::time::Instant;
 use twoclock_shaders::caps::{Caps, DeviceKind};
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::Executor;
-use twoclock_shaders::kernels::act::ActLayout;
+use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_shaders::kernels::kv::KvDtype;
 use twoclock_shaders::kernels::step::{self, TILE_QUERIES};
 use twoclock_shaders::kernels::{attention_decode, attention_merge, attention_prefill, kv_write};
@@ -212,8 +212,8 @@ impl Shape {
     fn dispatches(&self, caps: &Caps, regime: Regime, context: u32, b: &[Slice]) -> Vec<Dispatch> {
         let head_dim = self.head_dim as u32;
         let (heads, kv_heads) = (self.heads() as u32, self.kv_heads as u32);
-        let layout = ActLayout::Rows;
-        let act_stride = layout.stride(heads * head_dim, 0);
+        let act_format = ActFormat::F32;
+        let act_stride = act_format.stride(heads * head_dim);
         let (stride4, q_at4) = (self.stride() as u32 / 4, 1);
         let block_size = self.block_size as u32;
         let scale = 1.0 / (self.head_dim as f32).sqrt();
@@ -221,7 +221,7 @@ impl Shape {
         match regime {
             Regime::Prefill => vec![attention_prefill::dispatch(
                 caps,
-                layout,
+                act_format,
                 head_dim,
                 attention_prefill::AttentionPrefillParams {
                     stride4,
@@ -274,7 +274,7 @@ impl Shape {
                     },
                 ),
                 attention_merge::dispatch(
-                    layout,
+                    act_format,
                     head_dim,
                     attention_merge::AttentionMergeParams {
                         heads,

@@ -1,7 +1,7 @@
 //! `glu` against its reference.
 
 use twoclock_shaders::cpu::CpuExecutor;
-use twoclock_shaders::kernels::act::ActLayout;
+use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_shaders::kernels::glu::{Activation, GluParams, dispatch};
 use twoclock_shaders::program::CountId;
 use twoclock_tests::{Case, Noise, assert_close, gpu};
@@ -9,7 +9,7 @@ use twoclock_tests::{Case, Noise, assert_close, gpu};
 #[test]
 fn gates() {
     for activation in Activation::ALL {
-        for &layout in ActLayout::ALL {
+        for &act_format in ActFormat::ALL {
             for (tokens, rows, dim) in [(1, 1, 64), (3, 2, 260), (9, 1, 1536)] {
                 let mut noise = Noise::new(4);
                 let pairs = tokens * rows as usize;
@@ -25,15 +25,15 @@ fn gates() {
                     dispatches: Box::new(move |b| {
                         let params = GluParams {
                             dim4: dim as u32 / 4,
-                            act_stride: layout.stride(dim as u32, room as u32),
+                            act_stride: act_format.stride(dim as u32),
                         };
                         let rows = (CountId(0), rows);
-                        vec![dispatch(activation, layout, params, rows, b[0], b[1])]
+                        vec![dispatch(activation, act_format, params, rows, b[0], b[1])]
                     }),
                     counts: vec![tokens as u32],
                 };
                 let expected = case.run(&mut CpuExecutor::default(), 1);
-                let what = format!("{activation:?} {layout:?} {tokens} × {rows} × {dim}");
+                let what = format!("{activation:?} {act_format:?} {tokens} × {rows} × {dim}");
                 assert_close(&what, &case.run(&mut *gpu(), 1), &expected, 1e-5);
                 // The definition, in double precision.
                 let last = pairs - 1;

@@ -8,7 +8,7 @@ use twoclock_shaders::executor::Executor as _;
 use twoclock_shaders::gpu::{DeviceOptions, GpuDevice, WgpuExecutor};
 use twoclock_shaders::kernel::{Kernel, KernelKey};
 use twoclock_shaders::kernels::matmul::Regime;
-use twoclock_shaders::kernels::{self, act::ActLayout, weight::WeightFormat};
+use twoclock_shaders::kernels::{self, act::ActFormat, weight::WeightFormat};
 use twoclock_shaders::program::{Command, Cost, Dispatch, Extent, Program, Slice, StepArgs};
 
 /// Processor time of all threads so far, as Linux counts it: in hundredths of a second.
@@ -26,8 +26,8 @@ fn asked_for(caps: &Caps, key: &KernelKey) -> bool {
         "matmul" => [1, 2, 3, 8, 9, 65].iter().any(|&tokens| {
             let regime = Regime::choose(caps, tokens);
             WeightFormat::ALL.iter().any(|&format| {
-                let asked = |layout: &ActLayout| regime.key(format, *layout) == *key;
-                ActLayout::ALL.iter().any(asked)
+                let asked = |act_format: &ActFormat| regime.key(format, *act_format) == *key;
+                ActFormat::ALL.iter().any(asked)
             })
         }),
         _ => match caps.kind {

@@ -6,7 +6,7 @@ use twoclock_core::weights::DType;
 use twoclock_shaders::caps::{Caps, DeviceKind};
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::Executor as _;
-use twoclock_shaders::kernels::act::ActLayout;
+use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_shaders::kernels::matmul::{Buffers, MatmulParams, Regime, dispatch_regime};
 use twoclock_shaders::program::{CountId, Program, Slice, StepArgs};
 use twoclock_tests::{Case, Noise, Weights, gpu};
@@ -60,12 +60,12 @@ impl Problem {
         Case {
             inputs,
             dispatches: Box::new(move |b: &[Slice]| {
-                let layout = ActLayout::Rows;
+                let act_format = ActFormat::F32;
                 let params = MatmulParams {
                     rows: rows as u32,
                     groups: weights.groups as u32,
                     tokens: tokens as u32,
-                    act_stride: layout.stride(k as u32, tokens as u32),
+                    act_stride: act_format.stride(k as u32),
                     y_stride: (rows + SLACK) as u32,
                     y_offset: OFFSET as u32,
                     norm: 0,
@@ -80,7 +80,7 @@ impl Problem {
                 vec![dispatch_regime(
                     regime,
                     weights.format,
-                    layout,
+                    act_format,
                     params,
                     CountId(0),
                     buffers,
@@ -320,7 +320,7 @@ fn perf() {
                 let bytes = rows as f64 * format.row_bytes(k as u32 / 32) as f64;
                 println!(
                     "{dtype} {rows} × {k} × {tokens} {}: {:.0} ms | {:.3} ms | {:.2} | {:.1}",
-                    regime.key(format, ActLayout::Rows).body,
+                    regime.key(format, ActFormat::F32).body,
                     first * 1e3,
                     median * 1e3,
                     bytes / median / 1e9,

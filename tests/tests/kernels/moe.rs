@@ -4,7 +4,7 @@ use twoclock_core::weights::DType;
 use twoclock_shaders::caps::{Caps, DeviceKind};
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::Executor as _;
-use twoclock_shaders::kernels::act::ActLayout;
+use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_shaders::kernels::moe_matmul::{self, MoeMatmulParams};
 use twoclock_shaders::kernels::moe_route::{self, MoeRouteParams};
 use twoclock_shaders::kernels::moe_sum::{self, MoeSumParams};
@@ -113,7 +113,7 @@ fn multiplies_with_the_chosen_experts() {
                 first_expert: FIRST,
                 experts: EXPERTS,
                 share: if shared { chosen } else { 1 },
-                act_stride: ActLayout::Rows.stride(k as u32, inputs as u32),
+                act_stride: ActFormat::F32.stride(k as u32),
                 y_stride: stride,
                 y_offset: 2,
                 norm: 0,
@@ -145,7 +145,7 @@ fn multiplies_with_the_chosen_experts() {
                         vec![moe_matmul::dispatch(
                             &caps,
                             format,
-                            ActLayout::Rows,
+                            ActFormat::F32,
                             params,
                             pairs,
                             buffers,

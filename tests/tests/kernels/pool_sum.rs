@@ -2,7 +2,6 @@
 
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::Executor;
-use twoclock_shaders::kernels::act::ActLayout;
 use twoclock_shaders::kernels::pool_sum::{Buffers, NO_ROW, PoolSumParams, dispatch};
 use twoclock_shaders::program::CountId;
 use twoclock_tests::{Case, Noise, assert_close, gpu};
@@ -26,10 +25,9 @@ fn sums(executor: &mut impl Executor, steps: &[&[[u32; 4]]]) -> Vec<f32> {
                 sums.into(),
             ],
             dispatches: Box::new(move |b| {
-                let layout = ActLayout::Rows;
                 let params = PoolSumParams {
                     dim4: DIM as u32 / 4,
-                    act_stride: layout.stride(padded as u32, TOKENS as u32),
+                    act_stride: padded as u32 / 4,
                 };
                 let buffers = Buffers {
                     x: b[0],
@@ -37,7 +35,7 @@ fn sums(executor: &mut impl Executor, steps: &[&[[u32; 4]]]) -> Vec<f32> {
                     pools: b[2],
                     sums: b[3],
                 };
-                vec![dispatch(layout, params, CountId(0), buffers)]
+                vec![dispatch(params, CountId(0), buffers)]
             }),
             counts: vec![shares.len() as u32],
         };

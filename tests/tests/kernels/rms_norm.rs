@@ -3,7 +3,7 @@
 use twoclock_shaders::caps::{Caps, DeviceKind};
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::Executor as _;
-use twoclock_shaders::kernels::act::ActLayout;
+use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_shaders::kernels::rms_norm::{Buffers, RmsNormParams, dispatch};
 use twoclock_shaders::program::CountId;
 use twoclock_tests::{Case, Noise, assert_close, gpu};
@@ -11,7 +11,7 @@ use twoclock_tests::{Case, Noise, assert_close, gpu};
 fn case(
     noise: &mut Noise,
     caps: Caps,
-    layout: ActLayout,
+    act_format: ActFormat,
     tokens: usize,
     dim: usize,
 ) -> Case<'static> {
@@ -26,7 +26,7 @@ fn case(
         dispatches: Box::new(move |b| {
             let params = RmsNormParams {
                 dim4: dim as u32 / 4,
-                act_stride: layout.stride(dim as u32, room as u32),
+                act_stride: act_format.stride(dim as u32),
                 eps: 1e-5,
             };
             let buffers = Buffers {
@@ -35,7 +35,7 @@ fn case(
                 out: b[2],
                 rstd: b[3],
             };
-            vec![dispatch(&caps, layout, params, CountId(0), buffers)]
+            vec![dispatch(&caps, act_format, params, CountId(0), buffers)]
         }),
         counts: vec![tokens as u32],
     }
@@ -44,7 +44,7 @@ fn case(
 #[test]
 fn every_body_agrees() {
     let caps = gpu().caps().clone();
-    for &layout in ActLayout::ALL {
+    for &act_format in ActFormat::ALL {
         for (tokens, dim) in [(1, 64), (1, 576), (5, 36), (8, 320), (11, 4100)] {
             let mut bodies = Vec::new();
             for kind in [DeviceKind::Cpu, DeviceKind::Gpu] {
@@ -52,8 +52,8 @@ fn every_body_agrees() {
                     kind,
                     ..caps.clone()
                 };
-                let case = case(&mut Noise::new(7), caps, layout, tokens, dim);
-                let what = format!("{layout:?} {kind:?} {tokens} × {dim}");
+                let case = case(&mut Noise::new(7), caps, act_format, tokens, dim);
+                let what = format!("{act_format:?} {kind:?} {tokens} × {dim}");
                 let live = |mut v: Vec<f32>, n| {
                     v.truncate(n);
                     v
@@ -61,14 +61,17 @@ fn every_body_agrees() {
                 let rstd = live(case.run(&mut *gpu(), 3), tokens);
                 let expected = live(case.run(&mut CpuExecutor::default(), 3), tokens);
                 assert_close(&what, &rstd, &expected, 1e-6);
-                if layout == ActLayout::Rows {
+                if act_format == ActFormat::F32 {
                     let out = live(case.run(&mut *gpu(), 2), tokens * dim);
                     let expected = live(case.run(&mut CpuExecutor::default(), 2), tokens * dim);
                     assert_eq!(out, expected, "{what}");
                 }
                 bodies.push(rstd);
             }
-            assert_eq!(bodies[0], bodies[1], "{layout:?} {tokens} × {dim}: bodies");
+            assert_eq!(
+                bodies[0], bodies[1],
+                "{act_format:?} {tokens} × {dim}: bodies"
+            );
         }
     }
 }

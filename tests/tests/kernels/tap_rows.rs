@@ -1,7 +1,6 @@
 //! `tap_rows` against its reference.
 
 use twoclock_shaders::cpu::CpuExecutor;
-use twoclock_shaders::kernels::act::ActLayout;
 use twoclock_shaders::kernels::tap_rows::{Buffers, TapRowsParams, dispatch};
 use twoclock_shaders::program::CountId;
 use twoclock_tests::{Case, Noise, gpu};
@@ -22,17 +21,16 @@ fn records_bit_for_bit_and_no_further() {
                     vec![7f32; (tokens + 1) * dim].into(),
                 ],
                 dispatches: Box::new(move |b| {
-                    let layout = ActLayout::Rows;
                     let params = TapRowsParams {
                         dim4: dim as u32 / 4,
-                        act_stride: layout.stride(padded as u32, tokens as u32 + 1),
+                        act_stride: padded as u32 / 4,
                     };
                     let buffers = Buffers {
                         x: b[0],
                         rstd: b[1],
                         out: b[2],
                     };
-                    vec![dispatch(layout, normed, params, CountId(0), buffers)]
+                    vec![dispatch(normed, params, CountId(0), buffers)]
                 }),
                 counts: vec![tokens as u32],
             };
