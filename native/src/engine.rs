@@ -17,6 +17,7 @@ use twoclock_core::sched::{
 use twoclock_core::text::Tokenizer;
 use twoclock_core::weights::{Checkpoint, Quantization};
 use twoclock_shaders::executor::{Executor, ExecutorError};
+use twoclock_shaders::kernels::matmul::Regime;
 
 use crate::clock::HostClock;
 use crate::host_executor::{DeviceChoice, HostExecutor};
@@ -199,7 +200,8 @@ pub fn load(
         plan.weights,
         f64::from(kv_bytes) / f64::from(head_dim),
     );
-    let cost = CostModel::new(shape, Hardware::unmeasured(plan.total()));
+    let tile = Regime::token_tile(executor.caps()) as usize;
+    let cost = CostModel::new(shape, Hardware::unmeasured(plan.total())).with_token_tile(tile);
     let slo = options.slo;
     let factory = HostFactory {
         device: options.device,

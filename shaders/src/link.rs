@@ -104,6 +104,8 @@ modules![
     "scale_power",
     "softcap",
     "step",
+    "two_rows_subgroup8",
+    "two_rows_uniform",
 ];
 
 /// Slots a body names in its `// use:` line.

@@ -1,7 +1,7 @@
 // Attention of one decode query over one part of its keys, a lane a head of a kv head's group:
 // for devices where barriers are dear. Chain: see kernels/attention.rs.
 // Grid: (decode queries, kv heads × slices of a group, parts).
-// use: step, attention, paging, rows, kv, softcap, part
+// use: step, attention, paging, rows, kv, softcap, two_rows, part
 
 struct Params {
   stride4: u32,
@@ -24,7 +24,7 @@ struct Params {
 
 const SLICES = (GROUP + ROWS - 1u) / ROWS;
 
-@compute @workgroup_size(ROWS)
+@compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
   let item = step_decode(group.x);
   let seq = step_seq(item.x);
@@ -32,15 +32,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let low = first_seen(keys - 1u);
   let part = low / PART_KEYS + group.z;
   let kv_head = group.y / SLICES;
-  let in_group = (group.y % SLICES) * ROWS + lane;
+  // Lanes past the slice repeat its last head: all are there for the others.
+  let in_group = (group.y % SLICES) * ROWS + min(lane, ROWS - 1u);
   let head = kv_head * GROUP + min(in_group, GROUP - 1u);
   let q_row = (seq.first_token + item.y) * p.stride4 + p.q_at4 + head * D4;
 
   // Nothing past the context: the record of such a part is never read.
   let table = step_table(seq, p.group);
-  part_state(q_row, table, kv_head, max(part * PART_KEYS, low), keys, low, keys);
+  part_state(lane, q_row, table, kv_head, max(part * PART_KEYS, low), keys, low, keys);
   let out = ((group.x * p.kv_heads * GROUP + head) * p.max_parts + group.z) * (D4 + 1u);
-  if (in_group >= GROUP) { return; }
+  if (lane >= ROWS || in_group >= GROUP) { return; }
   for (var i = 0u; i < row_len(); i++) { parts[out + i] = part_o[in_row(i)]; }
   parts[out + D4] = vec4(part_m, part_l, 0.0, 0.0);
 }

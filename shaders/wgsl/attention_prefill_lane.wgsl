@@ -1,6 +1,8 @@
-// Attention of a tile of queries of one sequence and one head, a lane a query: for devices where
-// barriers are dear. Chain: see kernels/attention.rs. Grid: (tiles, heads).
-// use: act, step, attention, paging, rows, kv, softcap, part
+// Attention of a tile of queries of one sequence and one kv head, a lane a query of one head: for
+// devices where barriers are dear. The heads that share keys lie side by side, so that a short tile
+// fills as few workgroups as it can. Chain: see kernels/attention.rs.
+// Grid: (tiles, kv heads × slices of a full tile's rows).
+// use: act, step, attention, paging, rows, kv, softcap, two_rows, part
 
 struct Params {
   stride4: u32,
@@ -24,29 +26,35 @@ struct Params {
 
 var<private> o: array<vec4<f32>, D4>;
 
-@compute @workgroup_size(ROWS)
+@compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
   let tile = step_tile(group.x);
   let seq = step_seq(tile.x);
-  let head = group.y;
-  let kv_head = head / (p.heads / p.kv_heads);
-  let queries = min(seq.queries - tile.y, ROWS);
-  // Position of the tile's first query.
+  let heads = p.heads / p.kv_heads;
+  let kv_head = group.y / heads;
+  // Rows of the tile: [query][head].
+  let rows = min(seq.queries - tile.y, ROWS) * heads;
+  let first_row = ROWS * (group.y % heads);
+  if (first_row >= rows) { return; }
+  let row = min(first_row + lane, rows - 1u);
+  let head = kv_head * heads + row % heads;
+  // Position of the tile's first query; of the first and of the last one here.
   let position = seq.context - seq.queries + tile.y;
-  let keys = position + queries;
-  let query = min(lane, queries - 1u);
+  let first_position = position + first_row / heads;
+  let keys = position + (min(first_row + ROWS, rows) - 1u) / heads + 1u;
+  let query = row / heads;
   let token = seq.first_token + tile.y + query;
   let visible = position + query + 1u;
   let table = step_table(seq, p.group);
-  // First keys that the tile and this lane see.
-  let tile_low = first_seen(position);
+  // First keys that some lane and this one see.
+  let group_low = first_seen(first_position);
   let low = first_seen(position + query);
   let q_row = token * p.stride4 + p.q_at4 + head * D4;
 
   var m = NO_MAX;
   var l = 0.0;
-  for (var first = tile_low; first < keys; first += PART_KEYS - first % PART_KEYS) {
-    part_state(q_row, table, kv_head, first, keys, low, visible);
+  for (var first = group_low; first < keys; first += PART_KEYS - first % PART_KEYS) {
+    part_state(lane, q_row, table, kv_head, first, keys, low, visible);
     let sees_part = first < visible && low < first - first % PART_KEYS + PART_KEYS;
     let merge = merge_states(m, part_m);
     let factors = vec2(merge.e_old, merge.e_new);
@@ -57,7 +65,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       o[d] = select(o[d], merge_values(factors, o[d], part_o[d]), sees_part);
     }
   }
-  if (lane >= queries) { return; }
+  if (first_row + lane >= rows) { return; }
   for (var i = 0u; i < row_len(); i++) {
     act_out[act_index(token, head * D4 + i, p.act_stride)] = o[in_row(i)] / l;
   }

@@ -13,6 +13,7 @@ use twoclock_core::types::{RequestId, SamplingParams};
 use twoclock_core::weights::Checkpoint;
 use twoclock_shaders::executor::Executor;
 use twoclock_shaders::gpu::WgpuExecutor;
+use twoclock_shaders::kernels::matmul::Regime;
 use twoclock_tests::{Reference, gpu, model_of_variable};
 
 struct WallClock(Instant);
@@ -49,10 +50,12 @@ fn engine<'e>(
     );
     let shape = ModelShape::new(&checkpoint.config, plan.expect("a plan").weights, 4.0);
     let options = RunnerOptions::default();
+    let tile = Regime::token_tile(gpu.caps()) as usize;
     let runner = ModelRunner::load(gpu, checkpoint, &config, options, |_| ()).expect("loads");
     let clock = WallClock(Instant::now());
     let mut engine = EngineCore::new(runner, clock, &checkpoint.config, config).expect("an engine");
-    engine.set_cost_model(CostModel::new(shape, Hardware::unmeasured(8 << 30)), slo);
+    let cost = CostModel::new(shape, Hardware::unmeasured(8 << 30)).with_token_tile(tile);
+    engine.set_cost_model(cost, slo);
     engine
 }
 

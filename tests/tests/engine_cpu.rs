@@ -128,7 +128,7 @@ fn serve(
     serving: Serving,
 ) -> Vec<Completion> {
     let options = RunnerOptions {
-        decode_queries: serving.decode_queries,
+        decode_queries: Some(serving.decode_queries),
         ..caching(serving.kv)
     };
     let mut engine = engine(executor, model, limits(serving), options);

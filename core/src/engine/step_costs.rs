@@ -31,9 +31,10 @@ pub struct StepRecord {
 
 /// Steps that are kept.
 const KEPT: usize = 512;
-/// Steps between two times that the scheduler hears what was learnt, and before the first.
-const LEARNT_EVERY: u64 = 32;
-const LEARNT_FIRST: u64 = 4;
+/// Steps of decodes alone, and with tokens of a prompt, that are kept beside them.
+const KEPT_OF_A_KIND: usize = 33;
+/// Share of the steps with tokens of a prompt that may take longer than they are planned for.
+const LATE: f64 = 0.1;
 
 /// The cost model of an engine, and its last steps.
 #[derive(Debug)]
@@ -42,7 +43,32 @@ pub struct StepCosts {
     /// What a step's prompt tokens are measured out by; without it they are not.
     slo: Option<ServiceLevel>,
     records: VecDeque<StepRecord>,
-    num_recorded: u64,
+    /// The last steps of decodes alone, and those with tokens of a prompt beside them.
+    decodes: Taken,
+    mixed: Taken,
+}
+
+/// Steps of one kind, and the seconds they took.
+#[derive(Debug, Default)]
+struct Taken(VecDeque<(StepLoad, f64)>);
+
+impl Taken {
+    fn push(&mut self, load: StepLoad, seconds: f64) {
+        if self.0.len() == KEPT_OF_A_KIND {
+            self.0.pop_front();
+        }
+        self.0.push_back((load, seconds));
+    }
+
+    /// How many times longer than the model says now they took: the quantile `q`. As predicted, as
+    /// long as there is none.
+    fn ratio(&self, model: &CostModel, q: f64) -> f64 {
+        let ratio = |(load, took): &(StepLoad, f64)| took / model.cost(load).seconds;
+        let mut ratios: Vec<f64> = self.0.iter().map(ratio).collect();
+        ratios.sort_by(f64::total_cmp);
+        let rank = (ratios.len().saturating_sub(1) as f64 * q).round() as usize;
+        ratios.get(rank).copied().unwrap_or(1.0)
+    }
 }
 
 impl StepCosts {
@@ -52,7 +78,8 @@ impl StepCosts {
             model,
             slo,
             records: VecDeque::with_capacity(KEPT),
-            num_recorded: 0,
+            decodes: Taken::default(),
+            mixed: Taken::default(),
         }
     }
 
@@ -69,15 +96,19 @@ impl StepCosts {
     /// A budget of prompt tokens by what was learnt so far, where there is a service level.
     pub fn budget(&self, max_num_batched_tokens: usize) -> Option<RidgeBudget> {
         let slo = self.slo?;
-        Some(RidgeBudget::new(
-            self.model.clone(),
-            slo,
-            max_num_batched_tokens,
-        ))
+        let mut budget = RidgeBudget::new(self.model.clone(), slo, max_num_batched_tokens);
+        // Who reads compares with what a step usually takes, not with what it was predicted to; and
+        // minds the slow ones. Off by more than this is another program's doing.
+        let (fast, slow) = (0.05, 4.0);
+        let usual = self.decodes.ratio(&self.model, 0.5);
+        budget.usual_ratio = usual.clamp(fast, 1.0);
+        let late = self.mixed.ratio(&self.model, 1.0 - LATE);
+        budget.late_ratio = late.clamp(1.0, slow);
+        Some(budget)
     }
 
-    /// Takes in a step that took so long. Gives back whether it is time to tell the scheduler.
-    pub fn record(&mut self, step: &SchedulerOutput, seconds: f64) -> bool {
+    /// Takes in a step that took so long.
+    pub fn record(&mut self, step: &SchedulerOutput, seconds: f64) {
         let shares = step.scheduled.iter().map(|share| SequenceLoad {
             num_tokens: share.num_scheduled_tokens(),
             num_computed_tokens: share.num_computed_tokens,
@@ -98,9 +129,16 @@ impl StepCosts {
             bound: cost.bound,
         });
         self.model.observe(&load, seconds);
-        self.num_recorded += 1;
-        let n = self.num_recorded;
-        n.is_multiple_of(LEARNT_EVERY) || (n >= LEARNT_FIRST && n.is_power_of_two())
+        // A sequence that draws and has one token to compute decodes; the others are at their prompts.
+        let decodes = step.scheduled.iter();
+        let num_decodes = decodes
+            .filter(|share| share.samples && share.num_scheduled_tokens() == 1)
+            .count();
+        if num_decodes == load.num_tokens {
+            self.decodes.push(load, seconds);
+        } else if num_decodes > 0 {
+            self.mixed.push(load, seconds);
+        }
     }
 }
 
@@ -132,13 +170,12 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         let Some(costs) = &mut self.step_costs else {
             return;
         };
-        if costs.record(step, took.as_secs_f64()) {
-            let cost = costs.model().clone();
-            self.scheduler.set_preemption_cost(Box::new(cost));
-            let most = self.scheduler.config().max_num_batched_tokens;
-            if let Some(budget) = costs.budget(most) {
-                self.scheduler.set_budget_policy(Box::new(budget));
-            }
+        costs.record(step, took.as_secs_f64());
+        let cost = costs.model().clone();
+        self.scheduler.set_preemption_cost(Box::new(cost));
+        let most = self.scheduler.config().max_num_batched_tokens;
+        if let Some(budget) = costs.budget(most) {
+            self.scheduler.set_budget_policy(Box::new(budget));
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::sample::logit_edits;
 use crate::sched::{KvGroupSpec, ModelRunnerOutput, SchedulerConfig, SchedulerOutput};
 use crate::weights::Checkpoint;
 use std::ops::Range;
+use twoclock_shaders::caps::DeviceKind;
 use twoclock_shaders::executor::{Executor, ExecutorError};
 use twoclock_shaders::kernels::sample_edit::{BAN, EDIT_WORDS};
 use twoclock_shaders::kernels::sample_mask::record_words;
@@ -35,7 +36,7 @@ pub const DECODE_QUERIES: usize = 4;
 const MAX_LOGITS_READS: usize = 2;
 
 /// How a runner is set up.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunnerOptions {
     /// Bytes the model may take on the device; `None` where nobody knows.
     pub memory: Option<u64>,
@@ -43,24 +44,12 @@ pub struct RunnerOptions {
     pub compute_dtype: ComputeDtype,
     /// Type of cached keys and values.
     pub kv_cache_dtype: KvCacheDtype,
-    /// Sequences with up to so many queries go to the decode kernel, at most [`DECODE_QUERIES`].
-    /// No value changes a bit of the result.
-    pub decode_queries: usize,
+    /// Sequences with up to so many queries go to the decode kernel, at most [`DECODE_QUERIES`]; `None`
+    /// for what suits the device. No value changes a bit of the result.
+    pub decode_queries: Option<usize>,
     /// What steps can record: it takes memory, and is recorded unless [`ModelRunner::record`] says
     /// otherwise.
     pub taps: Taps,
-}
-
-impl Default for RunnerOptions {
-    fn default() -> Self {
-        Self {
-            memory: None,
-            compute_dtype: ComputeDtype::default(),
-            kv_cache_dtype: KvCacheDtype::default(),
-            decode_queries: DECODE_QUERIES,
-            taps: Taps::default(),
-        }
-    }
 }
 
 /// A model on an executor.
@@ -104,6 +93,12 @@ impl<E: Executor> ModelRunner<E> {
         if let Some(available) = options.memory {
             plan.check(available)?;
         }
+        let decode_queries = match (options.decode_queries, executor.caps().kind) {
+            (Some(asked), _) => asked.min(DECODE_QUERIES),
+            // Two queries fill a tile's lanes as well as the keys of one, twice as fast.
+            (None, DeviceKind::Cpu) => 1,
+            (None, DeviceKind::Gpu) => DECODE_QUERIES,
+        };
         let sizes = workspace_sizes(&checkpoint.config, executor.caps(), sched);
         let (numerics, positions) = (plan.numerics, sched.max_model_len);
         let model = loader::load(&mut executor, checkpoint, numerics, positions, progress)?;
@@ -122,7 +117,7 @@ impl<E: Executor> ModelRunner<E> {
             pool,
             pool_rows: PoolRows::default(),
             split: DecodeSplit {
-                sequence: options.decode_queries.min(DECODE_QUERIES),
+                sequence: decode_queries,
                 step: sizes.decodes as usize,
             },
             fingerprint: fingerprint(checkpoint, &plan),

@@ -67,6 +67,8 @@ pub struct CostModel {
     shape: ModelShape,
     /// As measured so far.
     hardware: Hardware,
+    /// Tokens a tile of a matrix product holds.
+    token_tile: usize,
     /// Steps that told something of the bandwidth, and of each regime's rate.
     num_observed: [u32; 4],
 }
@@ -92,7 +94,17 @@ impl CostModel {
         Self {
             shape,
             hardware,
+            token_tile: 1,
             num_observed: [0; 4],
+        }
+    }
+
+    /// The same for a device whose matrix products compute so many tokens at a time, and take as long
+    /// for one of them as for all.
+    pub fn with_token_tile(self, tokens: usize) -> Self {
+        Self {
+            token_tile: tokens.max(1),
+            ..self
         }
     }
 
@@ -174,6 +186,26 @@ impl CostModel {
         self.tokens_within(load, num_computed_tokens, seconds, most)
     }
 
+    /// Prompt tokens that cost hardly more than the first of them, which may be dear: the rest of the
+    /// tile it begins.
+    pub fn tokens_with_one(
+        &self,
+        load: &StepLoad,
+        num_computed_tokens: usize,
+        most: usize,
+    ) -> usize {
+        let mut one = *load;
+        let chunk = SequenceLoad {
+            num_tokens: 1,
+            num_computed_tokens,
+            samples: true,
+        };
+        one.add(&self.shape, chunk);
+        let seconds = self.cost(&one).seconds * (1.0 + FREE);
+        self.tokens_within(load, num_computed_tokens, seconds, most)
+            .max(1)
+    }
+
     /// Takes in what a step took, and moves the one number that explains the difference: the
     /// bandwidth where there are hardly any tokens, else the regime's rate, as far as the bytes do
     /// not account for the time.
@@ -196,7 +228,7 @@ impl CostModel {
         if seconds <= 0.0 {
             return;
         }
-        let achieved = matrices.flops / seconds;
+        let achieved = *rate * matrices.compute_seconds / seconds;
         if seconds > matrices.memory_seconds * BOUND_BY_BYTES || achieved > *rate {
             refine(&mut self.num_observed[regime as usize])(rate, achieved);
         }
@@ -218,14 +250,18 @@ impl CostModel {
         // Residual in and out around attention and feed-forward, two bytes a number.
         let activations = 8.0 * tokens * (shape.hidden_size * shape.num_layers()) as f64;
         let bytes = params * shape.bytes_per_param + activations;
-        let layers = 2.0 * shape.params_per_token() * tokens;
-        let head = 2.0 * shape.head_params as f64 * load.num_logits_rows as f64;
-        let rate = |n| hardware.flops.get(Regime::of(n));
+        let layers = 2.0 * shape.params_per_token();
+        let head = 2.0 * shape.head_params as f64;
+        // Of whole tiles.
+        let seconds = |flops: f64, n: usize| {
+            let computed = n.next_multiple_of(self.token_tile) as f64;
+            flops * computed / hardware.flops.get(Regime::of(n))
+        };
         Part {
             bytes,
-            flops: layers + head,
+            flops: layers * tokens + head * load.num_logits_rows as f64,
             memory_seconds: bytes / hardware.bandwidth,
-            compute_seconds: layers / rate(load.num_tokens) + head / rate(load.num_logits_rows),
+            compute_seconds: seconds(layers, load.num_tokens) + seconds(head, load.num_logits_rows),
         }
     }
 

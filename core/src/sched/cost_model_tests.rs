@@ -231,3 +231,47 @@ fn a_ttft_to_keep_raises_the_budget() {
     assert!(budget(Some(0.5)) > unhurried);
     assert_eq!(budget(Some(0.01)), 2048);
 }
+
+#[test]
+fn a_tile_costs_as_much_as_the_first_token_in_it() {
+    let flops = PerRegime {
+        gemv: 2e10,
+        skinny: 2e10,
+        gemm: 2e10,
+    };
+    let tiled = model(Hardware { flops, ..cpu() }).with_token_tile(4);
+    let seconds = |n| tiled.cost_of(decodes(n, 100)).seconds;
+    assert!(seconds(1) * 1.1 > seconds(4) && seconds(5) > seconds(4) * 1.8);
+    // Beside four decodes a prompt takes the tile that its first token begins, however dear that is.
+    let load = StepLoad::of(tiled.shape(), decodes(4, 100));
+    assert_eq!(tiled.tokens_with_one(&load, 0, 512), 4);
+    assert_eq!(tiled.tokens_with_one(&load, 0, 3), 3);
+    let mut hurried = RidgeBudget::new(tiled.clone(), ServiceLevel::default(), 512);
+    hurried.stretch = 1.0;
+    assert_eq!(hurried.prefill_budget(&decodes(4, 100), DEMAND), 4);
+    // What was predicted is learnt as it was predicted: nothing moves.
+    let mut taught = tiled.clone();
+    for n in [3, 4, 5, 9, 66] {
+        let load = StepLoad::of(taught.shape(), decodes(n, 0));
+        let predicted = taught.cost(&load).seconds;
+        taught.observe(&load, predicted);
+        assert!(
+            (taught.cost(&load).seconds / predicted - 1.0).abs() < 1e-6,
+            "{n}"
+        );
+    }
+}
+
+#[test]
+fn slow_steps_and_a_fast_usual_lower_the_budget() {
+    let budget = |usual_ratio, late_ratio| {
+        let ridge = RidgeBudget {
+            usual_ratio,
+            late_ratio,
+            ..ridge(cpu(), ServiceLevel::default())
+        };
+        ridge.prefill_budget(&decodes(16, 200), DEMAND)
+    };
+    let predicted = budget(1.0, 1.0);
+    assert!(budget(0.7, 1.0) < predicted && budget(1.0, 1.3) < predicted && predicted > 4);
+}

@@ -49,6 +49,12 @@ pub struct RidgeBudget {
     pub max_tokens: usize,
     /// Without a TPOT to keep, how many times longer a prompt may make a step.
     pub stretch: f64,
+    /// How much longer steps of decodes alone take than the model says: it has one bandwidth for them
+    /// and for steps with a few tokens of a prompt, and who reads compares with the former.
+    pub usual_ratio: f64,
+    /// How much longer than the model says the slow ones of steps with tokens of a prompt take; a step
+    /// is planned as if it were one.
+    pub late_ratio: f64,
 }
 
 /// Share of a TPOT that a step is planned for: predictions are not exact.
@@ -64,6 +70,8 @@ impl RidgeBudget {
             min_tokens: 32.min(max_tokens),
             max_tokens,
             stretch: 2.5,
+            usual_ratio: 1.0,
+            late_ratio: 1.0,
         }
     }
 }
@@ -82,19 +90,20 @@ impl BudgetPolicy for RidgeBudget {
                 tpot: Some(tpot), ..
             } => within(tpot * PLANNED),
             ServiceLevel { ttft, .. } => {
-                let usual = self.model.cost(&load).seconds;
+                let usual = self.model.cost(&load).seconds * self.usual_ratio;
                 let free = self.model.free_tokens(&load, before, most);
-                let unhurried = free.max(within(usual * self.stretch));
+                let unhurried = free.max(within(usual * self.stretch / self.late_ratio));
                 match ttft {
                     Some(ttft) => self.in_time(&load, demand, ttft).max(unhurried),
                     None => unhurried,
                 }
             }
         };
-        // Where no TPOT is promised that could be out of reach, the stretch alone says how few will do.
+        // Where no TPOT is promised that could be out of reach, the stretch alone says how few will do,
+        // down to what a prompt takes in any case.
         let least = match self.slo.tpot {
             Some(_) => self.min_tokens,
-            None => 1,
+            None => self.model.tokens_with_one(&load, before, most),
         };
         budget.clamp(least.min(most), most)
     }

@@ -22,7 +22,7 @@
 
 use super::kv::KvDtype;
 use super::step::{BLOCK_KEYS, PART_KEYS};
-use crate::caps::DeviceKind;
+use crate::caps::{Caps, DeviceKind};
 use crate::kernel::KernelKey;
 use crate::program::Cost;
 
@@ -31,6 +31,16 @@ pub const MAX_HEAD_DIM: u32 = 256;
 
 /// Head sizes the lint compiles.
 pub(crate) const LINT_HEAD_DIMS: [u32; 7] = [16, 20, 32, 64, 96, 128, 256];
+
+/// Ways of sharing, types and head sizes the lint compiles.
+pub(crate) fn lint_parts() -> impl Iterator<Item = (Sharing, KvDtype, u32)> {
+    Sharing::ALL.into_iter().flat_map(|sharing| {
+        let whole = move |dim: &u32| sharing != Sharing::Subgroup8 || dim.is_multiple_of(16);
+        lint_shapes()
+            .filter(move |(_, dim)| whole(dim))
+            .map(move |(dtype, dim)| (sharing, dtype, dim))
+    })
+}
 
 /// Types and head sizes the lint compiles: all sizes of f32, and of the others one with a group cut
 /// short, the usual one and the largest.
@@ -47,10 +57,39 @@ pub(crate) fn lint_shapes() -> impl Iterator<Item = (KvDtype, u32)> {
 /// Most query rows one workgroup computes.
 pub(crate) const MAX_ROWS: u32 = 8;
 
+/// How the lanes of a workgroup come by the keys that all of them read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// Through workgroup memory: GPUs.
+    Workgroup,
+    /// Each loads all: processors.
+    Uniform,
+    /// Each of a subgroup of 8 or more loads a part and tells the others: processors that have them.
+    Subgroup8,
+}
+
+impl Sharing {
+    pub(crate) const ALL: [Self; 3] = [Self::Workgroup, Self::Uniform, Self::Subgroup8];
+
+    /// What suits a device and a head size.
+    pub(crate) fn choose(caps: &Caps, head_dim: u32) -> Self {
+        match (caps.kind, caps.subgroups) {
+            (DeviceKind::Gpu, _) => Self::Workgroup,
+            // A workgroup must be one subgroup, so its size must be known; rows of whole pieces.
+            (DeviceKind::Cpu, Some((min, max)))
+                if min == max && min >= MAX_ROWS && head_dim.is_multiple_of(16) =>
+            {
+                Self::Subgroup8
+            }
+            (DeviceKind::Cpu, _) => Self::Uniform,
+        }
+    }
+}
+
 /// A key with the slots and constants of the bodies that compute parts.
 pub(crate) fn part_key(
     key: KernelKey,
-    kind: DeviceKind,
+    sharing: Sharing,
     dtype: KvDtype,
     head_dim: u32,
     rows: u32,
@@ -60,17 +99,19 @@ pub(crate) fn part_key(
         .module("paging", "paging")
         .module("softcap", "softcap")
         .constant("ROWS", rows);
-    match kind {
-        DeviceKind::Cpu => {
-            // Dims of the values that a lane sums together: 16 where that divides the head.
-            let chunk = [4, 2, 1]
-                .into_iter()
-                .find(|c| (head_dim / 4).is_multiple_of(*c));
-            key.module("part", "attention_part_lane")
-                .constant("CHUNK", chunk.unwrap_or(1))
-        }
-        DeviceKind::Gpu => key.module("part", "attention_part_workgroup"),
-    }
+    let (two_rows, lanes) = match sharing {
+        Sharing::Workgroup => return key.module("part", "attention_part_workgroup"),
+        Sharing::Uniform => ("two_rows_uniform", rows),
+        Sharing::Subgroup8 => ("two_rows_subgroup8", MAX_ROWS),
+    };
+    // Dims of the values that a lane sums together: 16 where that divides the head.
+    let chunk = [4, 2, 1]
+        .into_iter()
+        .find(|c| (head_dim / 4).is_multiple_of(*c));
+    key.module("part", "attention_part_lane")
+        .module("two_rows", two_rows)
+        .constant("LANES", lanes)
+        .constant("CHUNK", chunk.unwrap_or(1))
 }
 
 /// A key with the slots and constants of every attention body.

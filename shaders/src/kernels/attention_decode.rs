@@ -2,11 +2,11 @@
 //! for the heads of a key/value head's group and leaves (m, l, o) for `attention_merge`.
 //! Chain: [`super::attention`].
 
-use super::attention::{MAX_ROWS, cost, lint_shapes, part_key};
+use super::attention::{MAX_ROWS, Sharing, cost, lint_parts, part_key};
 use super::kv::KvDtype;
 use super::step::PART_KEYS;
 use super::{bindings, bodies};
-use crate::caps::{Caps, DeviceKind};
+use crate::caps::Caps;
 use crate::kernel::{Kernel, KernelKey, Params};
 use crate::params;
 use crate::program::{CountId, Dispatch, Extent, Slice};
@@ -42,24 +42,22 @@ pub const KERNEL: Kernel = Kernel {
     bindings: bindings![qkv: Read, kcache: Read, vcache: Read, step: Read, parts: ReadWrite],
     params: AttentionDecodeParams::FIELDS,
     variants: || {
-        lint_shapes()
-            .flat_map(|(dtype, dim)| {
-                [DeviceKind::Cpu, DeviceKind::Gpu]
-                    .into_iter()
-                    .flat_map(move |kind| [1, 3, 8, 12].map(|group| key(kind, dtype, dim, group)))
+        lint_parts()
+            .flat_map(|(sharing, dtype, dim)| {
+                [1, 3, 8, 12].map(|group| key(sharing, dtype, dim, group))
             })
             .collect()
     },
 };
 
-fn key(kind: DeviceKind, dtype: KvDtype, head_dim: u32, group: u32) -> KernelKey {
-    let body = match kind {
-        DeviceKind::Cpu => "attention_decode_lane",
-        DeviceKind::Gpu => "attention_decode_workgroup",
+fn key(sharing: Sharing, dtype: KvDtype, head_dim: u32, group: u32) -> KernelKey {
+    let body = match sharing {
+        Sharing::Workgroup => "attention_decode_workgroup",
+        Sharing::Uniform | Sharing::Subgroup8 => "attention_decode_lane",
     };
     part_key(
         KernelKey::plain("attention_decode", body),
-        kind,
+        sharing,
         dtype,
         head_dim,
         group.min(MAX_ROWS),
@@ -123,7 +121,12 @@ pub fn dispatch(
     buffers: Buffers,
 ) -> Dispatch {
     Dispatch {
-        key: key(caps.kind, buffers.dtype, head_dim, group),
+        key: key(
+            Sharing::choose(caps, head_dim),
+            buffers.dtype,
+            head_dim,
+            group,
+        ),
         bindings: vec![
             buffers.qkv,
             buffers.kcache,

@@ -1,12 +1,13 @@
-//! Attention of tiles of queries: consecutive queries of one sequence, one head a workgroup.
+//! Attention of tiles of queries: consecutive queries of one sequence; a workgroup computes them for
+//! one head, or on processors as many pairs of a query and one of the heads that share keys.
 //! Chain: [`super::attention`].
 
 use super::act::ActFormat;
-use super::attention::{MAX_ROWS, cost, lint_shapes, part_key};
+use super::attention::{MAX_ROWS, Sharing, cost, lint_parts, part_key};
 use super::kv::KvDtype;
 use super::step::TILE_QUERIES;
 use super::{bindings, bodies};
-use crate::caps::{Caps, DeviceKind};
+use crate::caps::Caps;
 use crate::kernel::{Kernel, KernelKey, Params};
 use crate::params;
 use crate::program::{CountId, Dispatch, Extent, Slice};
@@ -44,30 +45,25 @@ pub const KERNEL: Kernel = Kernel {
     bindings: bindings![qkv: Read, kcache: Read, vcache: Read, step: Read, act_out: ReadWrite],
     params: AttentionPrefillParams::FIELDS,
     variants: || {
-        lint_shapes()
-            .flat_map(|(dtype, dim)| {
-                [DeviceKind::Cpu, DeviceKind::Gpu]
-                    .into_iter()
-                    .flat_map(move |kind| {
-                        ActFormat::ALL
-                            .iter()
-                            .map(move |&act_format| key(kind, act_format, dtype, dim))
-                    })
+        lint_parts()
+            .flat_map(|(sharing, dtype, dim)| {
+                let formats = ActFormat::ALL.iter();
+                formats.map(move |&act_format| key(sharing, act_format, dtype, dim))
             })
             .collect()
     },
 };
 
-const _: () = assert!(TILE_QUERIES <= MAX_ROWS);
+const _: () = assert!(TILE_QUERIES == MAX_ROWS);
 
-fn key(kind: DeviceKind, act_format: ActFormat, dtype: KvDtype, head_dim: u32) -> KernelKey {
-    let body = match kind {
-        DeviceKind::Cpu => "attention_prefill_lane",
-        DeviceKind::Gpu => "attention_prefill_workgroup",
+fn key(sharing: Sharing, act_format: ActFormat, dtype: KvDtype, head_dim: u32) -> KernelKey {
+    let body = match sharing {
+        Sharing::Workgroup => "attention_prefill_workgroup",
+        Sharing::Uniform | Sharing::Subgroup8 => "attention_prefill_lane",
     };
     part_key(
         KernelKey::plain("attention_prefill", body),
-        kind,
+        sharing,
         dtype,
         head_dim,
         TILE_QUERIES,
@@ -110,7 +106,12 @@ pub fn dispatch(
         window => context.min(window.saturating_add(TILE_QUERIES - 1)),
     };
     Dispatch {
-        key: key(caps.kind, act_format, buffers.dtype, head_dim),
+        key: key(
+            Sharing::choose(caps, head_dim),
+            act_format,
+            buffers.dtype,
+            head_dim,
+        ),
         bindings: vec![
             buffers.qkv,
             buffers.kcache,
@@ -124,6 +125,7 @@ pub fn dispatch(
                 count: tiles,
                 tile: 1,
             },
+            // A full tile has as many slices a kv head as heads share it.
             Extent::Fixed(params.heads),
             Extent::Fixed(1),
         ],

@@ -135,6 +135,15 @@ impl Regime {
         }
     }
 
+    /// Tokens that a device computes at a time and that take as long as one of them; 1 where the regimes
+    /// follow the number of tokens closely enough.
+    pub fn token_tile(caps: &Caps) -> u32 {
+        match caps.kind {
+            DeviceKind::Cpu => Self::choose(caps, u32::MAX).tokens(),
+            DeviceKind::Gpu => 1,
+        }
+    }
+
     /// Every regime a device can run; all give the same bits on it.
     pub fn all(caps: &Caps) -> Vec<Self> {
         let mut inputs = vec![(RowInput::Uniform, 8)];

@@ -46,7 +46,7 @@ fn sees_block(seen: Seen, block: u32) -> bool {
 }
 
 // Scores of a span; `q_row` is the first vec4 of this lane's query.
-fn span_scores(q_row: u32, span: Span) {
+fn span_scores(lane: u32, q_row: u32, span: Span) {
   for (var at = 0u; at < row_len(); at += 4u) {
     var q: array<vec4<f32>, 4>;
     for (var c = 0u; c < 4u; c++) {
@@ -54,13 +54,21 @@ fn span_scores(q_row: u32, span: Span) {
     }
     for (var run = 0u; run < span.keys; run += RUN_KEYS) {
       var row = kv_row(kv_place(span.table, span.first + run, span.kv_head));
-      for (var key = run; key < min(run + RUN_KEYS, span.keys); key++) {
-        var piece = vec4<f32>();
+      for (var key = run; key < min(run + RUN_KEYS, span.keys); key += 2u) {
+        let keys = two_keys(row, at, lane);
+        var first = vec4<f32>();
+        var second = vec4<f32>();
         for (var c = 0u; c < 4u; c++) {
-          if (WHOLE_PIECES || at + c < D4) { piece = fma(q[c], key4(row, at + c), piece); }
+          if (WHOLE_PIECES || at + c < D4) {
+            first = fma(q[c], keys[c], first);
+            second = fma(q[c], keys[4u + c], second);
+          }
         }
         let s = select(weights[key], 0.0, at == 0u);
-        weights[key] = fma(key_scale(row, at), join(piece), s);
+        weights[key] = fma(key_scale(row, at), join(first), s);
+        row += NEXT_ROW;
+        let s_second = select(weights[key + 1u], 0.0, at == 0u);
+        weights[key + 1u] = fma(key_scale(row, at), join(second), s_second);
         row += NEXT_ROW;
       }
     }
@@ -95,7 +103,7 @@ fn span_weights(span: Span, seen: Seen) {
 }
 
 // Values from vec4 `at` of a row on.
-fn span_values(span: Span, seen: Seen, at: u32) {
+fn span_values(lane: u32, span: Span, seen: Seen, at: u32) {
   var o: array<vec4<f32>, CHUNK>;
   for (var c = 0u; c < CHUNK; c++) { o[c] = part_o[at + c]; }
   for (var block = 0u; block < span.keys; block += BLOCK_KEYS) {
@@ -103,13 +111,17 @@ fn span_values(span: Span, seen: Seen, at: u32) {
     var o_block: array<vec4<f32>, CHUNK>;
     for (var run = block; run < end; run += RUN_KEYS) {
       var row = kv_row(kv_place(span.table, span.first + run, span.kv_head));
-      for (var key = run; key < min(run + RUN_KEYS, end); key++) {
-        let w = vec4(weights[key] * value_scale(row, at));
+      for (var key = run; key < min(run + RUN_KEYS, end); key += 2u) {
+        let values = two_values(row, at, lane);
+        let first = vec4(weights[key] * value_scale(row, at));
+        row += NEXT_ROW;
+        let second = vec4(weights[key + 1u] * value_scale(row, at));
+        row += NEXT_ROW;
         for (var c = 0u; c < CHUNK; c++) {
           // What a lane does not see may not be finite.
-          o_block[c] = select(o_block[c], fma(w, value4(row, at + c), o_block[c]), sees(seen, key));
+          let o = select(o_block[c], fma(first, values[c], o_block[c]), sees(seen, key));
+          o_block[c] = select(o, fma(second, values[4u + c], o), sees(seen, key + 1u));
         }
-        row += NEXT_ROW;
       }
     }
     let merge = merges[block / BLOCK_KEYS];
@@ -123,7 +135,7 @@ fn span_values(span: Span, seen: Seen, at: u32) {
 // The keys from position `first` on that lie in its part, of a context of `keys` keys of which this
 // lane sees those from `low` up to `visible`; `q_row` as in `span_scores`.
 fn part_state(
-  q_row: u32, table: u32, kv_head: u32, first: u32, keys: u32, low: u32, visible: u32
+  lane: u32, q_row: u32, table: u32, kv_head: u32, first: u32, keys: u32, low: u32, visible: u32
 ) {
   part_m = NO_MAX;
   part_l = 0.0;
@@ -132,8 +144,8 @@ fn part_state(
   for (var at = first - first % BLOCK_KEYS; at < end; at += SPAN_KEYS) {
     let span = Span(table, kv_head, at, min(end - at, SPAN_KEYS));
     let seen = Seen(max(low, at) - at, max(visible, at) - at);
-    span_scores(q_row, span);
+    span_scores(lane, q_row, span);
     span_weights(span, seen);
-    for (var d = 0u; d < row_len(); d += CHUNK) { span_values(span, seen, d); }
+    for (var d = 0u; d < row_len(); d += CHUNK) { span_values(lane, span, seen, d); }
   }
 }

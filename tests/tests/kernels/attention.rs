@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::time::Instant;
-use twoclock_shaders::caps::{Caps, DeviceKind};
+use twoclock_shaders::caps::Caps;
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::Executor;
 use twoclock_shaders::kernels::act::ActFormat;
@@ -13,6 +13,7 @@ use twoclock_shaders::kernels::{attention_decode, attention_merge, attention_pre
 use twoclock_shaders::program::{Command, CountId, Dispatch, Program, Slice, StepArgs};
 use twoclock_tests::{Case, Noise, assert_close, gpu};
 
+use crate::attention_bodies::{BODIES, Bodies, PLAIN};
 use crate::step::step_buffer;
 
 const TILES: CountId = CountId(0);
@@ -320,15 +321,12 @@ impl Shape {
     fn run(
         &self,
         executor: &mut impl Executor,
-        kind: DeviceKind,
+        bodies: Bodies,
         regime: Regime,
         seqs: &[Seq],
     ) -> Rows {
         let step = self.step(seqs);
-        let caps = Caps {
-            kind,
-            ..executor.caps().clone()
-        };
+        let caps = bodies.caps(executor.caps());
         let out = self.case(caps, regime, &step).run(executor, 4);
         let width = self.heads() * self.head_dim;
         step.tokens
@@ -383,18 +381,18 @@ fn assert_agreement(shape: Shape, seqs: &[Seq]) {
     };
     let on_cpu = |regime, block_size| {
         let executor = &mut CpuExecutor::default();
-        paged(block_size).run(executor, DeviceKind::Cpu, regime, seqs)
+        paged(block_size).run(executor, PLAIN, regime, seqs)
     };
     let reference = on_cpu(Regime::Prefill, 16);
     let mut first: Option<Rows> = None;
     for regime in REGIMES {
         let what = format!("{shape:?}, {regime:?}, reference");
         assert_same_bits(&what, &reference, &on_cpu(regime, 32));
-        for kind in [DeviceKind::Cpu, DeviceKind::Gpu] {
+        for bodies in BODIES {
             for block_size in [16, 32] {
                 let shape = paged(block_size);
-                let what = format!("{shape:?}, {regime:?}, {kind:?} body");
-                let rows = shape.run(&mut *gpu(), kind, regime, seqs);
+                let what = format!("{shape:?}, {regime:?}, {bodies:?}");
+                let rows = shape.run(&mut *gpu(), bodies, regime, seqs);
                 for (token, row) in &rows {
                     assert_close(&format!("{what}: {token:?}"), row, &reference[token], 1e-5);
                 }
@@ -488,13 +486,8 @@ fn chunks_change_no_bit(shape: Shape) {
         context,
         queries,
     };
-    let whole = shape.run(
-        &mut *gpu(),
-        DeviceKind::Cpu,
-        Regime::Prefill,
-        &[seq(300, 300)],
-    );
-    for kind in [DeviceKind::Cpu, DeviceKind::Gpu] {
+    let whole = shape.run(&mut *gpu(), PLAIN, Regime::Prefill, &[seq(300, 300)]);
+    for bodies in BODIES {
         for chunk in [
             seq(1, 1),
             seq(37, 36),
@@ -504,22 +497,22 @@ fn chunks_change_no_bit(shape: Shape) {
         ] {
             for seqs in [vec![chunk], vec![company(77, 5), chunk, company(3, 3)]] {
                 // Positions are drawn in order, so a prefix has the contents of the whole.
-                let rows = shape.run(&mut *gpu(), kind, Regime::Prefill, &seqs);
-                assert_same_bits(&format!("{seqs:?} {kind:?}"), &whole, &rows);
-                let rows = shape.run(&mut *gpu(), kind, Regime::Decode, &seqs);
-                assert_same_bits(&format!("{seqs:?} {kind:?} decode"), &whole, &rows);
+                let rows = shape.run(&mut *gpu(), bodies, Regime::Prefill, &seqs);
+                assert_same_bits(&format!("{seqs:?} {bodies:?}"), &whole, &rows);
+                let rows = shape.run(&mut *gpu(), bodies, Regime::Decode, &seqs);
+                assert_same_bits(&format!("{seqs:?} {bodies:?} decode"), &whole, &rows);
             }
         }
     }
     let whole = shape.run(
         &mut CpuExecutor::default(),
-        DeviceKind::Cpu,
+        PLAIN,
         Regime::Prefill,
         &[seq(300, 300)],
     );
     let rows = shape.run(
         &mut CpuExecutor::default(),
-        DeviceKind::Cpu,
+        PLAIN,
         Regime::Decode,
         &[seq(290, 40)],
     );
@@ -545,12 +538,7 @@ fn textbook(shape: Shape) {
         queries: 1,
     }];
     let step = shape.step(&seqs);
-    let rows = shape.run(
-        &mut CpuExecutor::default(),
-        DeviceKind::Cpu,
-        Regime::Prefill,
-        &seqs,
-    );
+    let rows = shape.run(&mut CpuExecutor::default(), PLAIN, Regime::Prefill, &seqs);
     let pages = 300usize.div_ceil(16);
     let table = &step.words[step::HEADER + GROUP as usize * pages..];
     let keys = || shape.first_seen(299)..300;
@@ -595,9 +583,8 @@ fn textbook(shape: Shape) {
 #[ignore = "a measurement"]
 fn speed() {
     let mut gpu = gpu();
-    let kinds = [DeviceKind::Cpu, DeviceKind::Gpu];
-    for (kind, dtype) in kinds
-        .map(|kind| KvDtype::ALL.map(|dtype| (kind, dtype)))
+    for (bodies, dtype) in BODIES
+        .map(|bodies| KvDtype::ALL.map(|dtype| (bodies, dtype)))
         .concat()
     {
         for (regime, context, queries, window, softcap) in [
@@ -619,10 +606,7 @@ fn speed() {
                 context,
                 queries,
             }]);
-            let caps = Caps {
-                kind,
-                ..gpu.caps().clone()
-            };
+            let caps = bodies.caps(gpu.caps());
             let case = shape.case(caps, regime, &step);
             let slices: Vec<Slice> = case
                 .inputs
@@ -663,7 +647,7 @@ fn speed() {
             let pairs: usize = (context - queries + 1..=context).map(seen).sum();
             let flops = (4 * pairs * shape.heads() * shape.head_dim) as f64;
             println!(
-                "{dtype:?} {regime:?} {kind:?} body, context {context}, window {window}, cap {softcap}, {queries} queries: compile {:.0} ms ({:.0} CPU), run {:.1} µs ({:.1} CPU), {:.2} GFLOP/s ({:.2} a CPU second)",
+                "{dtype:?} {regime:?} {bodies:?}, context {context}, window {window}, cap {softcap}, {queries} queries: compile {:.0} ms ({:.0} CPU), run {:.1} µs ({:.1} CPU), {:.2} GFLOP/s ({:.2} a CPU second)",
                 1e3 * (cold.0 - warm.0),
                 1e3 * (cold.1 - warm.1),
                 1e6 * seconds,

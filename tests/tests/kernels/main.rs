@@ -4,6 +4,7 @@
 
 mod add_bias;
 mod attention;
+mod attention_bodies;
 mod embed;
 mod gather_rows;
 mod glu;
