@@ -5,16 +5,16 @@ use twoclock_shaders::caps::{Caps, DeviceKind};
 /// Which bodies are run: those of a kind of device, on processors with or without what the lanes of
 /// a subgroup tell each other.
 #[derive(Clone, Copy, Debug)]
-pub struct Bodies {
+pub(crate) struct Bodies {
     kind: DeviceKind,
     subgroups: bool,
 }
 
-pub const PLAIN: Bodies = Bodies {
+pub(crate) const PLAIN: Bodies = Bodies {
     kind: DeviceKind::Cpu,
     subgroups: false,
 };
-pub const BODIES: [Bodies; 3] = [
+pub(crate) const BODIES: [Bodies; 3] = [
     PLAIN,
     Bodies {
         kind: DeviceKind::Cpu,
@@ -27,7 +27,7 @@ pub const BODIES: [Bodies; 3] = [
 ];
 
 impl Bodies {
-    pub fn caps(self, device: &Caps) -> Caps {
+    pub(crate) fn caps(self, device: &Caps) -> Caps {
         Caps {
             kind: self.kind,
             subgroups: device.subgroups.filter(|_| self.subgroups),
