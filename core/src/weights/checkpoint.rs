@@ -39,6 +39,8 @@ pub enum Format {
         /// Files.
         shards: usize,
     },
+    /// No file: random weights.
+    Dummy,
 }
 
 impl fmt::Display for Format {
@@ -48,6 +50,7 @@ impl fmt::Display for Format {
             Self::Gguf { version, parts } => write!(f, "GGUF v{version} ({parts} files)"),
             Self::Safetensors { shards: 1 } => f.write_str("safetensors"),
             Self::Safetensors { shards } => write!(f, "safetensors ({shards} files)"),
+            Self::Dummy => f.write_str("random weights"),
         }
     }
 }
@@ -242,7 +245,7 @@ impl Checkpoint {
         })
     }
 
-    fn new(
+    pub(super) fn new(
         file: &str,
         config: ModelConfig,
         tensors: BTreeMap<String, TensorInfo>,

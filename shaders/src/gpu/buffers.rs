@@ -51,6 +51,11 @@ impl Buffers {
         }
     }
 
+    /// Bytes of all there are.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.iter().flatten().map(wgpu::Buffer::size).sum()
+    }
+
     pub(super) fn get(&self, id: BufferId) -> Result<&wgpu::Buffer, ExecutorError> {
         self.0
             .get(id.0 as usize)

@@ -61,9 +61,31 @@ pub struct WgpuExecutor {
     /// Seconds the pending commands are predicted to take.
     in_submit: f64,
     staged: u64,
-    submits: u64,
-    read_bytes: u64,
+    counters: Counters,
     tickets: u64,
+}
+
+/// What an executor did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Dispatches recorded; those with an empty grid are not.
+    pub dispatches: u64,
+    /// Submits.
+    pub submits: u64,
+    /// Bytes asked back.
+    pub read_bytes: u64,
+}
+
+impl std::ops::Sub for Counters {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            dispatches: self.dispatches - earlier.dispatches,
+            submits: self.submits - earlier.submits,
+            read_bytes: self.read_bytes - earlier.read_bytes,
+        }
+    }
 }
 
 impl WgpuExecutor {
@@ -78,8 +100,7 @@ impl WgpuExecutor {
             pending: None,
             in_submit: 0.0,
             staged: 0,
-            submits: 0,
-            read_bytes: 0,
+            counters: Counters::default(),
             tickets: 0,
         }
     }
@@ -98,12 +119,22 @@ impl WgpuExecutor {
 
     /// Submits so far.
     pub fn submits(&self) -> u64 {
-        self.submits
+        self.counters.submits
     }
 
     /// Bytes asked back from the device so far.
     pub fn read_bytes(&self) -> u64 {
-        self.read_bytes
+        self.counters.read_bytes
+    }
+
+    /// What it did so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Bytes of the buffers it holds, those of a program's parameters and of reads left out.
+    pub fn buffer_bytes(&self) -> u64 {
+        self.buffers.bytes()
     }
 
     fn encoder(&mut self) -> wgpu::CommandEncoder {
@@ -113,7 +144,7 @@ impl WgpuExecutor {
     }
 
     fn submit(&mut self, encoder: wgpu::CommandEncoder) -> wgpu::SubmissionIndex {
-        self.submits += 1;
+        self.counters.submits += 1;
         self.in_submit = 0.0;
         self.staged = 0;
         self.gpu.queue.submit([encoder.finish()])
@@ -167,7 +198,7 @@ impl WgpuExecutor {
                 drop(pass.take());
                 let full = std::mem::replace(&mut encoder, new_encoder());
                 self.gpu.queue.submit([full.finish()]);
-                self.submits += 1;
+                self.counters.submits += 1;
                 self.in_submit = 0.0;
             }
             self.in_submit += seconds;
@@ -190,6 +221,7 @@ impl WgpuExecutor {
                         pass.set_pipeline(&ready.pipeline);
                         pass.set_bind_group(0, &ready.bind_group, &[ready.params_at]);
                         pass.dispatch_workgroups(grid[0], grid[1], grid[2]);
+                        self.counters.dispatches += 1;
                     }
                     Command::Copy { src, dst } => {
                         drop(pass.take());
@@ -308,7 +340,7 @@ impl WgpuExecutor {
             window.bytes,
         );
         let submission = self.submit(encoder);
-        self.read_bytes += window.bytes;
+        self.counters.read_bytes += window.bytes;
         self.gpu.check()?;
         let device = self.gpu.device.clone();
         Ok(ReadBack::new(device, staging, submission))

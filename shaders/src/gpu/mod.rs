@@ -9,4 +9,4 @@ mod pipelines;
 mod read;
 
 pub use device::{AdapterSummary, DeviceOptions, GpuDevice, adapters};
-pub use executor::{SubmitBudget, WgpuExecutor};
+pub use executor::{Counters, SubmitBudget, WgpuExecutor};

@@ -1,0 +1,174 @@
+//! A small model of random weights that asks a device for the kernels of a large one: the same types of
+//! tensors, heads, norms, windows and experts, one layer of each kind, and everything else as narrow as
+//! it can be.
+
+use super::checkpoint::Checkpoint;
+use super::names::expected_tensors;
+use super::{DType, WeightsError};
+use crate::config::{LayerConfig, ModelConfig};
+use std::collections::HashMap;
+
+/// Elements that a block of the largest types has.
+const BLOCK: usize = 256;
+/// Rows of the vocabulary: enough for the sampler's candidates to be several.
+const VOCABULARY: usize = 1500;
+/// Experts of a layer.
+const EXPERTS: usize = 16;
+/// Tokens a window shows, so that short contexts reach beyond it.
+const WINDOW: usize = 40;
+
+/// A width that divides into blocks as `width` does, of a block and a bit.
+fn narrow(width: usize) -> usize {
+    width.min(BLOCK + gcd(width, BLOCK))
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Key/value heads: as few as leave the width of attention dividing into blocks as it did.
+fn narrow_heads(config: &ModelConfig) -> (usize, usize) {
+    let group = config.num_attention_heads / config.num_key_value_heads;
+    let width = |kv: usize| kv * group * config.head_dim;
+    let asked = gcd(width(config.num_key_value_heads), BLOCK);
+    let kv = (1..config.num_key_value_heads).find(|&kv| width(kv).is_multiple_of(asked));
+    let kv = kv.unwrap_or(config.num_key_value_heads);
+    (kv * group, kv)
+}
+
+/// What makes a layer's kernels its own: its differences, and the types of its tensors.
+type Kind = (LayerConfig, Vec<(String, DType)>);
+
+impl Checkpoint {
+    fn kind(&self, layer: usize) -> Kind {
+        let prefix = format!("model.layers.{layer}.");
+        let tensors = self.tensors.range(prefix.clone()..);
+        let tensors = tensors.take_while(|(name, _)| name.starts_with(&prefix));
+        let dtypes = tensors.map(|(name, tensor)| {
+            let part = &name[prefix.len()..];
+            // All experts of a layer are stacked.
+            let part = match part.split_once("experts.") {
+                Some((before, after)) => {
+                    let (_, projection) = after.split_once('.').unwrap_or(("", after));
+                    format!("{before}experts.{projection}")
+                }
+                None => part.to_owned(),
+            };
+            (part, tensor.loaded_dtype())
+        });
+        let mut dtypes: Vec<_> = dtypes.collect();
+        dtypes.sort_unstable();
+        dtypes.dedup();
+        (self.config.layers[layer], dtypes)
+    }
+
+    /// A model of random weights that asks for the kernels of this one, and is small.
+    ///
+    /// # Errors
+    /// A shape that cannot be made smaller.
+    pub fn narrowed(&self) -> Result<Self, WeightsError> {
+        let mut kinds: Vec<(Kind, usize)> = Vec::new();
+        for layer in 0..self.config.layers.len() {
+            let kind = self.kind(layer);
+            if kinds.iter().all(|(other, _)| *other != kind) {
+                kinds.push((kind, layer));
+            }
+        }
+        let layers: Vec<usize> = kinds.into_iter().map(|(_, layer)| layer).collect();
+        let whole = &self.config;
+        let (num_attention_heads, num_key_value_heads) = narrow_heads(whole);
+        let mut config = ModelConfig {
+            vocab_size: whole.vocab_size.min(VOCABULARY),
+            hidden_size: narrow(whole.hidden_size),
+            intermediate_size: narrow(whole.intermediate_size),
+            num_hidden_layers: layers.len(),
+            layers: layers.iter().map(|&layer| whole.layers[layer]).collect(),
+            num_attention_heads,
+            num_key_value_heads,
+            sliding_window: whole.sliding_window.map(|window| window.min(WINDOW)),
+            bos_token_id: None,
+            eos_token_ids: Vec::new(),
+            ..whole.clone()
+        };
+        if let Some(moe) = &mut config.moe {
+            moe.moe_intermediate_size = narrow(moe.moe_intermediate_size);
+            moe.num_experts = moe.num_experts.min(EXPERTS.max(moe.num_experts_per_tok));
+        }
+        // By the narrow model's names, those of the layers they are taken of.
+        let mut dtypes = HashMap::new();
+        for (name, _) in expected_tensors(&config) {
+            let of = match name.strip_prefix("model.layers.") {
+                None => name.clone(),
+                Some(rest) => {
+                    let (layer, rest) = rest.split_once('.').unwrap_or((rest, ""));
+                    let layer: usize = layer.parse().unwrap_or(0);
+                    format!("model.layers.{}.{rest}", layers[layer])
+                }
+            };
+            dtypes.insert(name, self.tensor(&of)?.loaded_dtype());
+        }
+        let name = self.metadata.name.as_deref().unwrap_or("model");
+        Self::dummy(config, &format!("{name}, narrowed"), |tensor| {
+            dtypes.get(tensor).copied().unwrap_or(DType::F32)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::weights::model_config_of_json;
+
+    #[test]
+    fn one_layer_of_each_kind_is_left_with_its_types() {
+        let json = serde_json::json!({
+            "model_type": "llama", "vocab_size": 128_256, "hidden_size": 4096,
+            "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+        });
+        let config = model_config_of_json(&json).expect("a shape");
+        // As files of mixed types have it: the lower layers' down projections in more bits.
+        let down = |layer: usize| format!("model.layers.{layer}.mlp.down_proj.weight");
+        let more: Vec<String> = (0..4).map(down).collect();
+        let whole = Checkpoint::dummy(config, "whole", |name| match () {
+            () if name == "lm_head.weight" || more.iter().any(|m| m == name) => DType::Q6K,
+            () => DType::Q4K,
+        });
+        let narrow = whole.expect("a model").narrowed().expect("a smaller one");
+        let config = &narrow.config;
+        assert_eq!(config.num_hidden_layers, 2);
+        assert_eq!((config.hidden_size, config.intermediate_size), (512, 512));
+        // Groups of 4 heads of 128 are whole blocks.
+        assert_eq!(
+            (config.num_attention_heads, config.num_key_value_heads),
+            (4, 1)
+        );
+        for (name, dtype) in [
+            (down(0), DType::Q6K),
+            (down(1), DType::Q4K),
+            ("lm_head.weight".to_owned(), DType::Q6K),
+            ("model.embed_tokens.weight".to_owned(), DType::Q4K),
+        ] {
+            assert_eq!(
+                narrow.tensor(&name).expect("it is there").dtype,
+                dtype,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn narrow_widths_divide_as_wide_ones() {
+        for (wide, expected) in [
+            (576, 320),
+            (4096, 512),
+            (640, 384),
+            (2560, 512),
+            (1536, 512),
+            (896, 384),
+            (64, 64),
+        ] {
+            assert_eq!(narrow(wide), expected);
+        }
+    }
+}
