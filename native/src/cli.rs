@@ -8,6 +8,7 @@ use twoclock_core::runner::KvCacheDtype;
 use twoclock_core::weights::Quantization;
 
 use crate::batch::args::BatchArgs;
+use crate::bench::args::{BenchArgs, MORE_HELP as BENCH_HELP};
 use crate::form::FormArgs;
 
 mod embed;
@@ -48,6 +49,7 @@ Examples:
                                answer a file of requests, many at once
   twoclock eval -m smollm2 --text book.txt
                                how well it predicts a text
+  twoclock bench -m smollm2    how fast it is here
   twoclock embed -m smollm2 -p TEXT
                                a text as a vector
   twoclock devices             show what it can run on here
@@ -97,6 +99,9 @@ The prompt is put into the model's chat template, unless --raw. Answers come tok
     /// Answer a file of requests, many at once.
     #[command(after_help = crate::batch::args::EXAMPLES)]
     Batch(Box<BatchArgs>),
+    /// Measure how fast a model is here, and how near that is to what the device can do.
+    #[command(after_help = BENCH_HELP)]
+    Bench(Box<BenchArgs>),
     /// Measure how well a model predicts a text: mean negative log-probability and perplexity.
     #[command(after_help = "\
 Example:

@@ -13,7 +13,7 @@ use pollster::block_on;
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::{Executor, ExecutorError, Ticket};
-use twoclock_shaders::gpu::{DeviceOptions, GpuDevice, WgpuExecutor, adapters};
+use twoclock_shaders::gpu::{Counters, DeviceOptions, GpuDevice, WgpuExecutor, adapters};
 use twoclock_shaders::program::{BufferId, Program, StepArgs};
 
 /// What `--device` says.
@@ -80,6 +80,22 @@ impl HostExecutor {
         match self {
             Self::Gpu(gpu, _) => Some(&gpu.device().summary.cache_key),
             Self::Cpu(_) => None,
+        }
+    }
+
+    /// What it counted; the reference kernels count nothing.
+    pub fn counters(&self) -> Option<Counters> {
+        match self {
+            Self::Gpu(gpu, _) => Some(gpu.counters()),
+            Self::Cpu(_) => None,
+        }
+    }
+
+    /// Bytes of its buffers.
+    pub fn buffer_bytes(&self) -> u64 {
+        match self {
+            Self::Gpu(gpu, _) => gpu.buffer_bytes(),
+            Self::Cpu(cpu) => cpu.buffer_bytes(),
         }
     }
 

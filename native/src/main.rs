@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use serde_json::json;
 use twoclock::batch;
+use twoclock::bench;
 use twoclock::catalogue;
 use twoclock::cli::{
     Cli, Command, Comparison, EmbedArgs, EngineArgs, GenerationConfig, RunArgs, SamplingArgs,
@@ -87,6 +88,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             };
             batch::run(&checkpoint, args, &options, &store, &report)?;
         }
+        Command::Bench(args) => output::print(&bench::run(args, &models, &store, &report)?)?,
         Command::Eval {
             model,
             text,

@@ -132,6 +132,11 @@ impl<E: Executor> ModelRunner<E> {
         &self.executor
     }
 
+    /// The executor, to run something else on it between two steps.
+    pub fn executor_mut(&mut self) -> &mut E {
+        &mut self.executor
+    }
+
     /// The model.
     pub fn model(&self) -> &Decoder {
         &self.model

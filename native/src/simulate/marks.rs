@@ -4,6 +4,8 @@
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
+use crate::picture::FONT;
+
 /// Colours told apart also without red and green (M. Okabe, K. Ito, "Color Universal Design").
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
@@ -35,8 +37,6 @@ const SHAPES: [&[(i32, i32)]; 5] = [
     &[(0, 12), (11, -8), (-11, -8), (0, 12)],
 ];
 
-/// The name of the one font of labels.
-pub const FONT: &str = "sans-serif";
 /// Pixels of a line of a legend.
 const LINE: i32 = 22;
 

@@ -100,7 +100,7 @@ pub fn simulate(
     report: &Reporter,
 ) -> anyhow::Result<Simulated> {
     if let Some(path) = &options.plot {
-        plot::check(path)?;
+        crate::picture::check(path)?;
     }
     let hardware = hardware::find(&options.hardware)?;
     let model = shape::find(&options.model, options.bits, models)?;

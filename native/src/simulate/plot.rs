@@ -2,20 +2,18 @@
 //! the cache over time. Brings the one font of its labels; asks the system for none.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
-use std::sync::OnceLock;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
-use plotters::style::register_font;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use twoclock_core::sched::{Hardware, Regime};
 
-use super::marks::{FONT, Mark, Sample, legend};
+use super::marks::{Mark, Sample, legend};
 use super::run::{Outcome, Step};
 use super::summary::Summary;
+use crate::picture::{self, FONT, Picture, digits, panel};
 
 /// Pixels of a panel, and of the legend in it.
 const PANEL: (u32, u32) = (960, 480);
@@ -40,83 +38,9 @@ pub struct Plot<'a> {
     pub sweeps: &'a [(String, Vec<Summary>)],
 }
 
-/// The kinds of files there are.
-#[derive(Clone, Copy)]
-enum Format {
-    Svg,
-    Png,
-}
-
-impl Format {
-    /// By a name's ending, in capitals or not.
-    fn of(path: &Path) -> anyhow::Result<Self> {
-        let ending = path.extension().and_then(|e| e.to_str());
-        match ending.map(str::to_ascii_lowercase).as_deref() {
-            Some("svg") => Ok(Self::Svg),
-            Some("png") => Ok(Self::Png),
-            _ => bail!(
-                "{} is no .svg and no .png, which a plot is written as",
-                path.display()
-            ),
-        }
-    }
-}
-
-/// Checks that a plot can be written there, and leaves everything as it is.
-///
-/// # Errors
-/// An ending that is neither `.svg` nor `.png`, or a file that cannot be written.
-pub fn check(path: &Path) -> anyhow::Result<()> {
-    Format::of(path)?;
-    let was_there = path.exists();
-    let opened = fs::OpenOptions::new().append(true).create(true).open(path);
-    opened.with_context(|| unwritten(path))?;
-    if !was_there {
-        fs::remove_file(path).with_context(|| unwritten(path))?;
-    }
-    Ok(())
-}
-
-fn unwritten(path: &Path) -> String {
-    format!("the plot {} cannot be written", path.display())
-}
-
-fn font() -> anyhow::Result<()> {
-    static REGISTERED: OnceLock<bool> = OnceLock::new();
-    let fine = REGISTERED.get_or_init(|| {
-        let bytes = epaint_default_fonts::UBUNTU_LIGHT;
-        register_font(FONT, FontStyle::Normal, bytes).is_ok()
-    });
-    fine.then_some(()).context("the font of labels is broken")
-}
-
-impl Plot<'_> {
-    /// Draws it into a file.
-    ///
-    /// # Errors
-    /// An ending that is neither `.svg` nor `.png`, or a file that cannot be written.
-    pub fn write(&self, path: &Path) -> anyhow::Result<()> {
-        font()?;
-        let panels = u32::from(self.is_swept()) + 2;
-        let size = (PANEL.0, PANEL.1 * panels);
-        let unwritten = || unwritten(path);
-        match Format::of(path)? {
-            Format::Svg => {
-                let mut text = String::new();
-                self.draw(&SVGBackend::with_string(&mut text, size).into_drawing_area())?;
-                fs::write(path, text).with_context(unwritten)
-            }
-            Format::Png => {
-                let mut pixels = vec![0; size.0 as usize * size.1 as usize * 3];
-                self.draw(&BitMapBackend::with_buffer(&mut pixels, size).into_drawing_area())?;
-                let file = fs::File::create(path).with_context(unwritten)?;
-                let mut encoder = png::Encoder::new(file, size.0, size.1);
-                encoder.set_color(png::ColorType::Rgb);
-                let mut writer = encoder.write_header().with_context(unwritten)?;
-                writer.write_image_data(&pixels).with_context(unwritten)?;
-                writer.finish().with_context(unwritten)
-            }
-        }
+impl Picture for Plot<'_> {
+    fn size(&self) -> (u32, u32) {
+        (PANEL.0, PANEL.1 * (u32::from(self.is_swept()) + 2))
     }
 
     fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> anyhow::Result<()> {
@@ -133,6 +57,16 @@ impl Plot<'_> {
         let panel = panels.next().context("there is a panel for the cache")?;
         self.cache(panel).map_err(failed)?;
         area.present().map_err(failed)
+    }
+}
+
+impl Plot<'_> {
+    /// Draws it into a file.
+    ///
+    /// # Errors
+    /// An ending that is neither `.svg` nor `.png`, or a file that cannot be written.
+    pub fn write(&self, path: &Path) -> anyhow::Result<()> {
+        picture::write(self, path)
     }
 
     /// Whether there are rates to draw latency by; one request alone has none.
@@ -320,23 +254,6 @@ impl Plot<'_> {
     }
 }
 
-/// What every chart starts from.
-fn panel<'a, 'b, B: DrawingBackend>(area: &'a DrawingArea<B, Shift>) -> ChartBuilder<'a, 'b, B> {
-    let mut chart = ChartBuilder::on(area);
-    chart.margin(12).x_label_area_size(44).y_label_area_size(76);
-    chart
-}
-
-/// A number as an axis needs it: three digits, without noughts behind the point.
-fn digits(value: f64) -> String {
-    let places = (2 - value.abs().max(1e-9).log10().floor() as i32).clamp(0, 6) as usize;
-    let text = format!("{value:.places$}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
-    }
-}
-
 /// The roofs of a device, each rate once, with the steps it is that of.
 fn roofs(hardware: &Hardware) -> Vec<(f64, String)> {
     let mut roofs: Vec<(f64, String)> = Vec::new();
@@ -366,23 +283,4 @@ fn spread_out(steps: &[Step]) -> Vec<(f64, f64)> {
         .collect();
     let every = dots.len().div_ceil(MOST_DOTS).max(1);
     dots.into_iter().step_by(every).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn labels_have_the_digits_that_tell_them_apart() {
-        for (value, text) in [
-            (0.0, "0"),
-            (0.0125, "0.0125"),
-            (1.5, "1.5"),
-            (10.0, "10"),
-            (1000.0, "1000"),
-            (12_345.6, "12346"),
-        ] {
-            assert_eq!(digits(value), text);
-        }
-    }
 }

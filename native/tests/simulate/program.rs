@@ -1,7 +1,7 @@
 //! The program `twoclock simulate`: its files, its refusals, and what it leaves where it fails. Knows no
 //! figures.
 
-use twoclock::simulate::plot;
+use twoclock::picture;
 
 /// Runs the program; gives its standard output or error.
 fn twoclock(args: &[&str]) -> (bool, String) {
@@ -147,17 +147,17 @@ fn the_program_serves_files_and_refuses_what_is_none() {
 fn a_plot_is_checked_before_and_loses_no_table_after() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.SVG");
-    plot::check(&path).unwrap();
+    picture::check(&path).unwrap();
     assert!(!path.exists(), "a check leaves nothing");
     std::fs::write(&path, "before").unwrap();
-    plot::check(&path).unwrap();
+    picture::check(&path).unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "before");
     for bad in ["a.jpg", "svg", "nowhere/a.png"] {
-        plot::check(&folder.path().join(bad)).unwrap_err();
+        picture::check(&folder.path().join(bad)).unwrap_err();
     }
     let folder_of_that_name = folder.path().join("b.png");
     std::fs::create_dir(&folder_of_that_name).unwrap();
-    plot::check(&folder_of_that_name).unwrap_err();
+    picture::check(&folder_of_that_name).unwrap_err();
 }
 
 /// A file that opens and takes nothing.

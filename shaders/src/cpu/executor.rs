@@ -45,6 +45,15 @@ impl CpuExecutor {
         self
     }
 
+    /// Bytes of the buffers it holds.
+    pub fn buffer_bytes(&self) -> u64 {
+        self.buffers
+            .iter()
+            .flatten()
+            .map(|words| 4 * words.len() as u64)
+            .sum()
+    }
+
     fn words(&self, slice: &Slice) -> Result<Range<usize>, ExecutorError> {
         let buffer = self
             .buffers

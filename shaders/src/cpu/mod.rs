@@ -13,6 +13,7 @@ mod attention_decode;
 mod attention_merge;
 mod attention_prefill;
 mod embed;
+mod fma_rate;
 mod gather_rows;
 mod glu;
 mod head_norm;
@@ -55,6 +56,7 @@ pub const KERNELS: &[(&str, CpuKernel)] = &[
     ("attention_merge", attention_merge::run),
     ("attention_prefill", attention_prefill::run),
     ("embed", embed::run),
+    ("fma_rate", fma_rate::run),
     ("gather_rows", gather_rows::run),
     ("glu", glu::run),
     ("head_norm", head_norm::run),

@@ -8,6 +8,7 @@ pub mod attention_decode;
 pub mod attention_merge;
 pub mod attention_prefill;
 pub mod embed;
+pub mod fma_rate;
 pub mod gather_rows;
 pub mod glu;
 pub mod head_norm;
@@ -45,6 +46,7 @@ pub const ALL: &[&Kernel] = &[
     &attention_merge::KERNEL,
     &attention_prefill::KERNEL,
     &embed::KERNEL,
+    &fma_rate::KERNEL,
     &gather_rows::KERNEL,
     &glu::KERNEL,
     &head_norm::KERNEL,

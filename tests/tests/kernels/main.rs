@@ -6,6 +6,7 @@ mod add_bias;
 mod attention;
 mod attention_bodies;
 mod embed;
+mod fma_rate;
 mod gather_rows;
 mod glu;
 mod head_norm;

@@ -1,0 +1,177 @@
+//! What the device reaches when it does one thing alone: copies, multiply-adds, and the matrix products
+//! of the model, each by itself. Rates are measured in the run whose figures are held against them.
+
+use std::collections::BTreeMap;
+
+use twoclock_shaders::caps::{Caps, DeviceKind};
+use twoclock_shaders::executor::{Executor, ExecutorError};
+use twoclock_shaders::kernels::fma_rate::{self, FmaRateParams, LANES};
+use twoclock_shaders::program::{Command, Slice};
+use twoclock_shaders::recording::Launched;
+
+use super::keeping::{KeepingExecutor, matrix, param, weight_bytes};
+
+/// A dense matrix product of the model, alone.
+#[derive(Clone, Debug)]
+pub struct Product {
+    /// Body and weight format.
+    pub name: String,
+    /// All of the variant's key.
+    pub variant: String,
+    /// Rows and columns of the matrix.
+    pub matrix: [u32; 2],
+    /// Tokens.
+    pub tokens: usize,
+    /// How many of them a step has.
+    pub count: usize,
+    /// Seconds of one.
+    pub seconds: f64,
+    /// Bytes of weights a second.
+    pub bandwidth: f64,
+    /// Operations a second.
+    pub flops: f64,
+}
+
+/// What the device reaches.
+#[derive(Clone, Debug)]
+pub struct Ceilings {
+    /// Bytes a second of a copy in device memory, those read and those written.
+    pub copy: f64,
+    /// Operations a second of multiply-adds in single precision, on registers.
+    pub fma: f64,
+    /// The matrix products of a decode step.
+    pub gemv: Vec<Product>,
+    /// The matrix products of a prefill step.
+    pub gemm: Vec<Product>,
+}
+
+impl Ceilings {
+    /// Bytes of weights a second of the best matrix product of a decode step.
+    pub fn best_gemv(&self) -> f64 {
+        self.gemv.iter().map(|p| p.bandwidth).fold(0.0, f64::max)
+    }
+
+    /// Seconds of a decode step's matrix products, were each as fast as the best of its variant.
+    pub fn best_gemv_seconds(&self) -> f64 {
+        let best = |name: &str| {
+            let alike = self.gemv.iter().filter(|p| p.variant == name);
+            alike.map(|p| p.bandwidth).fold(0.0, f64::max)
+        };
+        let seconds = |p: &Product| p.count as f64 * p.seconds * p.bandwidth / best(&p.variant);
+        self.gemv.iter().map(seconds).sum()
+    }
+
+    /// Operations a second: the most of what was seen.
+    pub fn best_flops(&self) -> f64 {
+        let products = self.gemm.iter().chain(&self.gemv);
+        products.map(|p| p.flops).fold(self.fma, f64::max)
+    }
+}
+
+/// Times what a device reaches.
+///
+/// # Errors
+/// The device's.
+pub fn measure<E: Executor>(
+    executor: &mut KeepingExecutor<E>,
+    decode: &[Launched],
+    prefill: (&[Launched], usize),
+) -> Result<Ceilings, ExecutorError> {
+    Ok(Ceilings {
+        gemv: products(executor, decode, 1)?,
+        gemm: products(executor, prefill.0, prefill.1)?,
+        copy: copy(executor)?,
+        fma: fma(executor)?,
+    })
+}
+
+/// The matrix products among what a step of so many tokens launched, by shape.
+fn products<E: Executor>(
+    executor: &mut KeepingExecutor<E>,
+    step: &[Launched],
+    tokens: usize,
+) -> Result<Vec<Product>, ExecutorError> {
+    let mut by_shape: BTreeMap<(String, [u32; 2]), Vec<Launched>> = BTreeMap::new();
+    for launched in step {
+        if let Some(matrix) = matrix(&launched.dispatch) {
+            let name = launched.dispatch.key.to_string();
+            by_shape
+                .entry((name, matrix))
+                .or_default()
+                .push(launched.clone());
+        }
+    }
+    let mut products = Vec::new();
+    for ((variant, matrix), all) in by_shape {
+        // One after the other over all layers, as in a step, so that no cache holds them for the next.
+        let seconds = executor.time_alone(&all)?;
+        let bytes: u64 = all.iter().filter_map(|l| weight_bytes(&l.dispatch)).sum();
+        let [rows, columns] = matrix.map(f64::from);
+        // The head computes the rows that want logits.
+        let room = param(&all[0].dispatch, "tokens").unwrap_or(1) as usize;
+        let tokens = tokens.min(room);
+        products.push(Product {
+            name: short(&all[0]),
+            variant,
+            matrix,
+            tokens,
+            count: all.len(),
+            seconds,
+            bandwidth: bytes as f64 / all.len() as f64 / seconds,
+            flops: 2.0 * rows * columns * tokens as f64 / seconds,
+        });
+    }
+    products.sort_by(|a, b| (b.seconds * b.count as f64).total_cmp(&(a.seconds * a.count as f64)));
+    Ok(products)
+}
+
+/// A body with what tells its formats.
+fn short(launched: &Launched) -> String {
+    let key = &launched.dispatch.key;
+    let slots = ["codes", "scale"].map(|slot| key.slot(slot).unwrap_or_default());
+    format!("{} {} {}", key.body, slots[0], slots[1])
+}
+
+/// Buffers of a copy: beyond the caches of a GPU, and small beside a model on a processor.
+fn copied_bytes(caps: &Caps) -> u64 {
+    let wanted = match caps.kind {
+        DeviceKind::Cpu => 64 << 20,
+        DeviceKind::Gpu => 512 << 20,
+    };
+    caps.max_buffer_bytes.min(wanted)
+}
+
+fn copy<E: Executor>(executor: &mut KeepingExecutor<E>) -> Result<f64, ExecutorError> {
+    let bytes = copied_bytes(executor.caps());
+    let [src, dst] = [
+        executor.create_buffer("copied from", bytes)?,
+        executor.create_buffer("copied to", bytes)?,
+    ];
+    // Pages that were never written need not be there.
+    let mib = vec![0x55; 1 << 20];
+    for at in (0..bytes / (1 << 20)).map(|mb| mb << 20) {
+        executor.write(src, at, &mib)?;
+    }
+    let copy = Command::Copy {
+        src: Slice::whole(src, bytes),
+        dst: Slice::whole(dst, bytes),
+    };
+    let seconds = executor.time(&[copy], dst);
+    executor.destroy_buffer(src);
+    executor.destroy_buffer(dst);
+    Ok(2.0 * bytes as f64 / seconds?)
+}
+
+fn fma<E: Executor>(executor: &mut KeepingExecutor<E>) -> Result<f64, ExecutorError> {
+    let (groups, rounds) = match executor.caps().kind {
+        DeviceKind::Cpu => (64, 4096),
+        DeviceKind::Gpu => (8192, 4096),
+    };
+    let bytes = u64::from(4 * groups * LANES);
+    let buffer = executor.create_buffer("sums", bytes)?;
+    let dispatch = fma_rate::dispatch(FmaRateParams { rounds }, Slice::whole(buffer, bytes));
+    let flops = f64::from(groups) * dispatch.cost.flops;
+    let seconds = executor.time(&[dispatch.into()], buffer);
+    executor.destroy_buffer(buffer);
+    Ok(flops / seconds?)
+}

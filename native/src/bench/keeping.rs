@@ -1,0 +1,163 @@
+//! An executor that, when told, keeps the dispatches of the steps it runs, and runs any of them again by
+//! themselves to see how long they take. Knows no model; of a dispatch only what its kernel says.
+
+use std::future::Future;
+use std::ops::Range;
+use std::time::Instant;
+
+use pollster::block_on;
+use twoclock_shaders::caps::Caps;
+use twoclock_shaders::executor::{Executor, ExecutorError, Ticket};
+use twoclock_shaders::kernels;
+use twoclock_shaders::program::{BufferId, Command, Dispatch, Extent, Program, Slice, StepArgs};
+use twoclock_shaders::recording::Launched;
+
+/// Passes everything on, and keeps what is launched while it is told to.
+#[derive(Debug)]
+pub struct KeepingExecutor<E> {
+    inner: E,
+    keeps: bool,
+    kept: Vec<Launched>,
+}
+
+impl<E: Executor> KeepingExecutor<E> {
+    /// Around this one.
+    pub fn new(inner: E) -> Self {
+        Self {
+            inner,
+            keeps: false,
+            kept: Vec::new(),
+        }
+    }
+
+    /// What it passes everything on to.
+    pub fn inner(&self) -> &E {
+        &self.inner
+    }
+
+    /// From now on keeps what is launched.
+    pub fn keep(&mut self) {
+        self.keeps = true;
+    }
+
+    /// What was launched since [`keep`](Self::keep); keeps no more.
+    pub fn kept(&mut self) -> Vec<Launched> {
+        self.keeps = false;
+        std::mem::take(&mut self.kept)
+    }
+
+    /// Seconds a run of these commands takes, the shortest of some: they are repeated until the clock
+    /// can tell. `last` is read to know that they ended.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn time(&mut self, commands: &[Command], last: BufferId) -> Result<f64, ExecutorError> {
+        const LONG_ENOUGH: f64 = 0.02;
+        const RUNS: usize = 3;
+        let mut seconds = |times: usize| {
+            let repeated = (0..times).flat_map(|_| commands.iter().cloned());
+            let program = Program::new("timed", repeated.collect());
+            let start = Instant::now();
+            self.inner.launch(&program, &StepArgs::default())?;
+            block_on(self.inner.read(last, 0..4))?;
+            Ok::<_, ExecutorError>(start.elapsed().as_secs_f64())
+        };
+        // The first run compiles.
+        seconds(1)?;
+        let once = seconds(1)?.max(1e-7);
+        let times = ((LONG_ENOUGH / once) as usize).clamp(1, 200);
+        let mut shortest = once;
+        for _ in 0..RUNS {
+            shortest = shortest.min(seconds(times)? / times as f64);
+        }
+        Ok(shortest)
+    }
+
+    /// Seconds that a launched dispatch takes, in the mean of these.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn time_alone(&mut self, launched: &[Launched]) -> Result<f64, ExecutorError> {
+        let commands: Vec<Command> = launched.iter().map(|l| fixed(l).into()).collect();
+        let Some(last) = launched.last().and_then(|l| l.dispatch.bindings.last()) else {
+            return Ok(0.0);
+        };
+        Ok(self.time(&commands, last.buffer)? / launched.len() as f64)
+    }
+}
+
+/// The dispatch with the grid it had.
+fn fixed(launched: &Launched) -> Dispatch {
+    Dispatch {
+        grid: launched.grid.map(Extent::Fixed),
+        ..launched.dispatch.clone()
+    }
+}
+
+/// A parameter of a dispatch, by its name in the kernel.
+pub fn param(dispatch: &Dispatch, name: &str) -> Option<u32> {
+    let kernel = kernels::find(dispatch.key.kernel)?;
+    let at = kernel.params.iter().position(|(field, _)| *field == name)?;
+    let bytes = dispatch.params.get(4 * at..4 * at + 4)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// Bytes of the weights that a dispatch of a dense matrix product reads: all of them once.
+pub fn weight_bytes(dispatch: &Dispatch) -> Option<u64> {
+    let kernel = kernels::find(dispatch.key.kernel).filter(|k| k.name.starts_with("matmul"))?;
+    let mut windows: Vec<Slice> = Vec::new();
+    for (def, slice) in kernel.bindings.iter().zip(&dispatch.bindings) {
+        if ["w", "ws"].contains(&def.name) && !windows.contains(slice) {
+            windows.push(*slice);
+        }
+    }
+    Some(windows.iter().map(|window| window.bytes).sum())
+}
+
+/// Rows and columns of a dense matrix product.
+pub fn matrix(dispatch: &Dispatch) -> Option<[u32; 2]> {
+    weight_bytes(dispatch)?;
+    Some([param(dispatch, "rows")?, 32 * param(dispatch, "groups")?])
+}
+
+impl<E: Executor> Executor for KeepingExecutor<E> {
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn create_buffer(&mut self, label: &str, bytes: u64) -> Result<BufferId, ExecutorError> {
+        self.inner.create_buffer(label, bytes)
+    }
+
+    fn destroy_buffer(&mut self, buffer: BufferId) {
+        self.inner.destroy_buffer(buffer);
+    }
+
+    fn release(&mut self) {
+        self.inner.release();
+    }
+
+    fn write(&mut self, buffer: BufferId, offset: u64, data: &[u8]) -> Result<(), ExecutorError> {
+        self.inner.write(buffer, offset, data)
+    }
+
+    fn launch(&mut self, program: &Program, args: &StepArgs) -> Result<Ticket, ExecutorError> {
+        if self.keeps {
+            let dispatches = program.dispatches();
+            let launched = dispatches.map(|dispatch| Launched {
+                dispatch: dispatch.clone(),
+                grid: dispatch.resolve_grid(&args.counts).unwrap_or_default(),
+            });
+            self.kept.extend(launched.filter(|l| !l.grid.contains(&0)));
+        }
+        self.inner.launch(program, args)
+    }
+
+    fn read(
+        &mut self,
+        buffer: BufferId,
+        range: Range<u64>,
+    ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static {
+        self.inner.read(buffer, range)
+    }
+}
