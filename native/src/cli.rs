@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use twoclock_core::runner::KvCacheDtype;
+use twoclock_core::runner::{ComputeDtype, KvCacheDtype};
 use twoclock_core::weights::Quantization;
 
 use crate::batch::args::BatchArgs;
@@ -166,6 +166,9 @@ Of a model split over several .gguf files, name any one.")]
         /// Count as if the model were loaded so.
         #[arg(long, value_name = "q8_0|q4_0")]
         quantize: Option<Quantization>,
+        /// Count with matrices multiplied so; auto as on a GPU.
+        #[arg(long, default_value = "auto", value_name = "auto|f32|f16|int8")]
+        compute_dtype: ComputeDtype,
         /// Count with keys and values of this type.
         #[arg(long, default_value = "auto", value_name = "auto|f16|f32|int8")]
         kv_cache_dtype: KvCacheDtype,

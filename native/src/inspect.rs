@@ -14,8 +14,17 @@ use crate::engine::limits;
 use crate::output::one_line;
 use crate::store::human_bytes;
 
+/// Types that a model is counted with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Dtypes {
+    /// How matmuls compute.
+    pub compute: ComputeDtype,
+    /// Of cached keys and values.
+    pub kv_cache: KvCacheDtype,
+}
+
 /// Everything, for programs.
-pub fn as_json(checkpoint: &Checkpoint, kv_cache_dtype: KvCacheDtype) -> Value {
+pub fn as_json(checkpoint: &Checkpoint, counted: Dtypes) -> Value {
     let (config, metadata) = (&checkpoint.config, &checkpoint.metadata);
     let dtypes: Vec<_> = shares(checkpoint)
         .iter()
@@ -53,11 +62,12 @@ pub fn as_json(checkpoint: &Checkpoint, kv_cache_dtype: KvCacheDtype) -> Value {
         "parameters": metadata.parameters,
         "file_bytes": metadata.file_bytes,
         "dtypes": dtypes,
-        "memory": match plan(checkpoint, kv_cache_dtype) {
+        "memory": match plan(checkpoint, counted) {
             Ok(plan) => json!({
                 "weights": plan.weights,
                 "kv_cache": plan.kv_cache,
                 "kv_tokens": plan.kv_tokens,
+                "compute_dtype": plan.numerics.name(),
                 "kv_cache_dtype": plan.kv_dtype.name(),
                 "kv_token_bytes": plan.kv_token_bytes,
                 "workspace": plan.workspace,
@@ -91,7 +101,7 @@ pub fn as_json(checkpoint: &Checkpoint, kv_cache_dtype: KvCacheDtype) -> Value {
 }
 
 /// The same for people, without the single tensors.
-pub fn as_text(checkpoint: &Checkpoint, kv_cache_dtype: KvCacheDtype) -> String {
+pub fn as_text(checkpoint: &Checkpoint, counted: Dtypes) -> String {
     let (config, metadata) = (&checkpoint.config, &checkpoint.metadata);
     let said = |text: Option<&str>| one_line(text.unwrap_or("not said"));
     let weights: Vec<String> = shares(checkpoint).iter().map(Share::to_string).collect();
@@ -155,7 +165,7 @@ pub fn as_text(checkpoint: &Checkpoint, kv_cache_dtype: KvCacheDtype) -> String 
         ),
         (
             "memory",
-            match plan(checkpoint, kv_cache_dtype) {
+            match plan(checkpoint, counted) {
                 Ok(plan) => plan.to_string(),
                 Err(error) => error.to_string(),
             },
@@ -245,17 +255,14 @@ fn shares(checkpoint: &Checkpoint) -> Vec<Share> {
 }
 
 /// What `run` would take on a device that offers no more than every one does.
-fn plan(
-    checkpoint: &Checkpoint,
-    kv_cache_dtype: KvCacheDtype,
-) -> twoclock_core::error::Result<MemoryPlan> {
+fn plan(checkpoint: &Checkpoint, counted: Dtypes) -> twoclock_core::error::Result<MemoryPlan> {
     let limits = limits(&checkpoint.config, None);
     MemoryPlan::new(
         &Caps::portable_gpu(),
         checkpoint,
         &limits,
-        ComputeDtype::Auto,
-        kv_cache_dtype,
+        counted.compute,
+        counted.kv_cache,
     )
 }
 

@@ -138,19 +138,21 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             model,
             json,
             quantize,
+            compute_dtype,
             kv_cache_dtype,
         } => {
             let mut checkpoint = models.find(model)?.open()?;
             if let Some(quantization) = *quantize {
                 checkpoint.quantize(quantization)?;
             }
+            let dtypes = inspect::Dtypes {
+                compute: *compute_dtype,
+                kv_cache: *kv_cache_dtype,
+            };
             if *json {
-                output::print(&format!(
-                    "{:#}\n",
-                    inspect::as_json(&checkpoint, *kv_cache_dtype)
-                ))?;
+                output::print(&format!("{:#}\n", inspect::as_json(&checkpoint, dtypes)))?;
             } else {
-                output::print(&inspect::as_text(&checkpoint, *kv_cache_dtype))?;
+                output::print(&inspect::as_text(&checkpoint, dtypes))?;
             }
         }
         Command::Tokenize {

@@ -2,7 +2,7 @@
 // devices where barriers are dear. The heads that share keys lie side by side, so that a short tile
 // fills as few workgroups as it can. Chain: see kernels/attention.rs.
 // Grid: (tiles, kv heads × slices of a full tile's rows).
-// use: act, step, attention, paging, rows, kv, softcap, two_rows, part
+// use: halves, act, step, attention, paging, rows, kv, softcap, two_rows, part
 
 struct Params {
   stride4: u32,
@@ -21,7 +21,7 @@ struct Params {
 @group(0) @binding(1) var<storage, read> kcache: array<KvWord>;
 @group(0) @binding(2) var<storage, read> vcache: array<KvWord>;
 @group(0) @binding(3) var<storage, read> step: array<u32>;
-@group(0) @binding(4) var<storage, read_write> act_out: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read_write> act_out: array<ActOut>;
 @group(0) @binding(5) var<uniform> p: Params;
 
 var<private> o: array<vec4<f32>, D4>;
@@ -66,7 +66,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
   }
   if (first_row + lane >= rows) { return; }
-  for (var i = 0u; i < row_len(); i++) {
-    act_out[act_index(token, head * D4 + i, p.act_stride)] = o[in_row(i)] / l;
+  for (var first = 0u; first < row_len(); first += 8u) {
+    var v: array<vec4<f32>, 8>;
+    for (var i = 0u; i < 8u; i++) {
+      v[i] = select(vec4<f32>(), o[in_row(first + i)] / l, first + i < D4);
+    }
+    act_store(token, head * D4 + first, p.act_stride, v, min(8u, D4 - first));
   }
 }

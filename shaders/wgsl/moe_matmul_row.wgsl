@@ -35,7 +35,7 @@ fn main(
   let input = pair / p.share;
   let first_row = ROWS * LANES * group.y;
   // ROWS, but out of the compiler's sight: see matmul_row.wgsl.
-  let rows = ROWS + (p.groups >> 30u);
+  let rows = ROWS + select(p.groups >> 30u, 0u, UNROLL == 1u);
 
   var a: array<f32, ROWS>;
   var total: array<f32, ROWS>;

@@ -11,6 +11,7 @@ mod losing;
 mod noise;
 mod plain_decoder;
 mod real_model;
+mod rounded;
 mod synthetic;
 mod weights;
 
@@ -23,6 +24,7 @@ pub use losing::{Losing, Loss};
 pub use noise::Noise;
 pub use plain_decoder::{PlainDecoder, PlainStates};
 pub use real_model::{Reference, Share, generate, model_of_variable};
+pub use rounded::{rounded, widened};
 pub use synthetic::Synthetic;
 pub use weights::Weights;
 

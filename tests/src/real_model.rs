@@ -36,9 +36,9 @@ pub fn generate(
     executor: impl Executor,
     checkpoint: &Checkpoint,
     config: &SchedulerConfig,
+    options: RunnerOptions,
     waves: Vec<Vec<(Vec<u32>, SamplingParams)>>,
 ) -> Vec<Completion> {
-    let options = RunnerOptions::default();
     let started = Instant::now();
     let runner = ModelRunner::load(executor, checkpoint, config, options, |_| ()).expect("loads");
     eprintln!("loaded in {:.2?}", started.elapsed());
@@ -137,7 +137,13 @@ impl Reference {
             num_blocks: 1 + 64,
             ..SchedulerConfig::default()
         };
-        let mut completions = generate(executor, checkpoint, &config, vec![requests]);
+        let mut completions = generate(
+            executor,
+            checkpoint,
+            &config,
+            RunnerOptions::exact(),
+            vec![requests],
+        );
 
         let mut worst = 0f64;
         if !text.is_empty() {

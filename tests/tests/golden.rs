@@ -36,7 +36,7 @@ fn run(
     config: SchedulerConfig,
 ) -> Vec<Completion> {
     run_with(
-        RunnerOptions::default(),
+        RunnerOptions::exact(),
         executor,
         checkpoint,
         expected,
@@ -184,7 +184,7 @@ fn types_of_pages() {
             };
             let options = RunnerOptions {
                 kv_cache_dtype: KvCacheDtype::Of(dtype),
-                ..RunnerOptions::default()
+                ..RunnerOptions::exact()
             };
             let reference = CpuExecutor::default();
             let cpu = run_with(options.clone(), reference, &checkpoint, &expected, config());

@@ -8,7 +8,9 @@ use std::ops::Range;
 use std::rc::Rc;
 use twoclock_core::error::Error;
 use twoclock_core::model::Taps;
-use twoclock_core::runner::{ComputeDtype, KvCacheDtype, MemoryPlan, ModelRunner, RunnerOptions};
+use twoclock_core::runner::{
+    ComputeDtype, KvCacheDtype, MemoryPlan, ModelRunner, NumericsClass, RunnerOptions,
+};
 use twoclock_core::sched::SchedulerConfig;
 use twoclock_core::weights::Checkpoint;
 use twoclock_shaders::caps::Caps;
@@ -58,6 +60,8 @@ impl Executor for Counting {
         self.inner.read(buffer, range)
     }
 }
+
+const EXACT: ComputeDtype = ComputeDtype::Of(NumericsClass::F32);
 
 #[test]
 fn every_byte_is_counted() {
@@ -122,13 +126,7 @@ fn a_window_takes_the_pages_it_needs() {
     let kv_cache = |sliding: &[bool]| {
         let checkpoint = Synthetic::borders().windowed(100, sliding);
         let caps = CpuExecutor::default().caps().clone();
-        let plan = MemoryPlan::new(
-            &caps,
-            &checkpoint,
-            &config,
-            ComputeDtype::Auto,
-            KvCacheDtype::Auto,
-        );
+        let plan = MemoryPlan::new(&caps, &checkpoint, &config, EXACT, KvCacheDtype::Auto);
         plan.expect("a plan").kv_cache
     };
     // Keys and values of a page: one head of 64 floats, 32 tokens.
@@ -160,14 +158,8 @@ fn smaller_types_hold_more_tokens() {
                     ..SchedulerConfig::default()
                 };
                 let dtype = KvCacheDtype::Of(dtype);
-                MemoryPlan::new(
-                    &Caps::portable_gpu(),
-                    &checkpoint,
-                    &config,
-                    ComputeDtype::Auto,
-                    dtype,
-                )
-                .expect("a plan")
+                MemoryPlan::new(&Caps::portable_gpu(), &checkpoint, &config, EXACT, dtype)
+                    .expect("a plan")
             };
             let fits = |blocks: &usize| plan(*blocks).kv_cache <= 32 << 20;
             let most = (2..4000).take_while(fits).last().expect("some fit");
@@ -193,7 +185,7 @@ fn what_does_not_fit_is_refused_with_the_arithmetic() {
     let load = |memory, config: &SchedulerConfig| {
         let options = RunnerOptions {
             memory,
-            ..RunnerOptions::default()
+            ..RunnerOptions::exact()
         };
         let progress = |done: f32| panic!("nothing is loaded, yet {done} is");
         let checkpoint = Synthetic::borders().checkpoint();
@@ -242,7 +234,7 @@ fn a_shape_that_no_kernel_computes_is_refused_before_it_is_counted() {
             &Caps::reference(),
             &shape.checkpoint(),
             &config,
-            ComputeDtype::Auto,
+            EXACT,
             KvCacheDtype::Auto,
         )
     };

@@ -1,7 +1,7 @@
 //! Which numerics class is asked for, and what that comes to on a device. Knows no kernel's variants.
 
 use std::str::FromStr;
-use twoclock_shaders::caps::Caps;
+use twoclock_shaders::caps::{Caps, DeviceKind};
 use twoclock_shaders::kernels::act::ActFormat;
 
 /// What matmuls see of activations. Inside a class every element is one written-down chain of
@@ -10,16 +10,22 @@ use twoclock_shaders::kernels::act::ActFormat;
 pub enum NumericsClass {
     /// Singles: exact, the oracle.
     F32,
+    /// Halves, multiplied and summed as singles.
+    F16,
+    /// Signed bytes with a scale a group of 32, multiplied as whole numbers, groups summed as singles.
+    Int8,
 }
 
 impl NumericsClass {
     /// Every class.
-    pub const ALL: [Self; 1] = [Self::F32];
+    pub const ALL: [Self; 3] = [Self::F32, Self::F16, Self::Int8];
 
     /// Name, as `--compute-dtype` takes it.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Int8 => "int8",
         }
     }
 
@@ -27,6 +33,8 @@ impl NumericsClass {
     pub fn act_format(self) -> ActFormat {
         match self {
             Self::F32 => ActFormat::F32,
+            Self::F16 => ActFormat::F16,
+            Self::Int8 => ActFormat::Int8,
         }
     }
 }
@@ -34,7 +42,7 @@ impl NumericsClass {
 /// Numerics class, as asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ComputeDtype {
-    /// What suits the device.
+    /// What suits the device: int8 on processors, f16 on GPUs.
     #[default]
     Auto,
     /// This one.
@@ -43,9 +51,12 @@ pub enum ComputeDtype {
 
 impl ComputeDtype {
     /// The class it comes to on a device.
-    pub fn resolve(self, _caps: &Caps) -> NumericsClass {
+    pub fn resolve(self, caps: &Caps) -> NumericsClass {
         match self {
-            Self::Auto => NumericsClass::F32,
+            Self::Auto => match caps.kind {
+                DeviceKind::Cpu => NumericsClass::Int8,
+                DeviceKind::Gpu => NumericsClass::F16,
+            },
             Self::Of(class) => class,
         }
     }
@@ -63,6 +74,8 @@ impl FromStr for ComputeDtype {
             .into_iter()
             .find(|class| class.name() == text)
             .map(Self::Of)
-            .ok_or_else(|| format!("{text:?} is no precision of arithmetic: give auto or f32"))
+            .ok_or_else(|| {
+                format!("{text:?} is no precision of arithmetic: give auto, f32, f16 or int8")
+            })
     }
 }

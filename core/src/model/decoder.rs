@@ -2,6 +2,7 @@
 //! some families before another), as commands over a workspace. Knows no family: what differs is
 //! in the configuration and in which weights a block has.
 
+use super::attention_out::AttentionOut;
 use super::feed_forward::FeedForward;
 use super::head::HeadPart;
 use super::linear::{Linear, LinearIo};
@@ -215,9 +216,8 @@ impl Decoder {
         };
         commands.push(kv_write::dispatch(head_dim, write, TOKENS, write_buffers).into());
 
-        let act_stride = body
-            .act_format
-            .stride((heads * head_dim).next_multiple_of(32));
+        let to = AttentionOut::new(body, heads, head_dim);
+        let (act_stride, out) = (to.act_stride, to.out);
         let prefill = attention_prefill::AttentionPrefillParams {
             stride4: stride / 4,
             q_at4: 0,
@@ -236,13 +236,13 @@ impl Decoder {
             vcache,
             dtype,
             step: ws.step,
-            out: ws.act_heads,
+            out,
         };
         let context = ws.sizes.max_model_len;
         commands.push(
             attention_prefill::dispatch(
                 caps,
-                body.act_format,
+                to.format,
                 head_dim,
                 prefill,
                 TILES,
@@ -292,19 +292,13 @@ impl Decoder {
         let merge_buffers = attention_merge::Buffers {
             parts: ws.parts,
             step: ws.step,
-            out: ws.act_heads,
+            out,
         };
         commands.push(
-            attention_merge::dispatch(
-                body.act_format,
-                head_dim,
-                merge,
-                DECODES,
-                context,
-                merge_buffers,
-            )
-            .into(),
+            attention_merge::dispatch(to.format, head_dim, merge, DECODES, context, merge_buffers)
+                .into(),
         );
+        to.finish(body, commands);
         body.project(&layer.o, ws.act_heads, false, ws.sublayer, commands);
         body.residual(layer.post_attention_norm, config, commands);
     }
@@ -319,8 +313,12 @@ impl Decoder {
 impl Body<'_> {
     /// Stride of matmul inputs of width hidden.
     pub(super) fn hidden_stride(&self, config: &ModelConfig) -> u32 {
-        let padded = (config.hidden_size as u32).next_multiple_of(32);
-        self.act_format.stride(padded)
+        self.act_format.stride(config.hidden_size as u32)
+    }
+
+    /// What a matmul behind a norm multiplies its result by.
+    pub(super) fn rstd(&self) -> Option<Slice> {
+        (!self.act_format.takes_rstd()).then_some(self.ws.rstd)
     }
 
     /// x ∘ gains into the matmul input of width hidden, and rstd.
@@ -355,7 +353,7 @@ impl Body<'_> {
             room: self.room,
             count: TOKENS,
             act,
-            rstd: normed.then_some(self.ws.rstd),
+            rstd: self.rstd().filter(|_| normed),
             y,
             y_stride: out,
         };

@@ -88,7 +88,7 @@ impl Mixture {
             pairs: (TOKENS, chosen),
             share: chosen,
             act: ws.act_hidden,
-            rstd: Some(ws.rstd),
+            rstd: body.rstd(),
             route: buffers.route,
             y: ws.gate_up,
             y_stride: 2 * self.gate.out_features,
@@ -135,7 +135,7 @@ impl Body<'_> {
         let dim = dim as u32;
         let params = glu::GluParams {
             dim4: dim / 4,
-            act_stride: self.act_format.stride(dim.next_multiple_of(32)),
+            act_stride: self.act_format.stride(dim),
         };
         let (from, to) = (self.ws.gate_up, self.ws.act_ffn);
         let rows = (TOKENS, rows);

@@ -51,7 +51,7 @@ pub fn logits(
         room,
         count: ROWS,
         act: ws.row_act,
-        rstd: Some(ws.row_rstd),
+        rstd: (!act_format.takes_rstd()).then_some(ws.row_rstd),
         y: ws.logits,
         y_stride: vocab,
     };

@@ -7,7 +7,7 @@ use twoclock_shaders::kernels::kv::KvDtype;
 /// Type of cached keys and values, as asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KvCacheDtype {
-    /// What suits the numerics class: f32 for the exact one.
+    /// What suits the numerics class: f32 for the exact one, else f16.
     #[default]
     Auto,
     /// This one.
@@ -20,6 +20,7 @@ impl KvCacheDtype {
         match self {
             Self::Auto => match numerics {
                 NumericsClass::F32 => KvDtype::F32,
+                NumericsClass::F16 | NumericsClass::Int8 => KvDtype::F16,
             },
             Self::Of(dtype) => dtype,
         }

@@ -2,6 +2,7 @@
 //! [`Program`](twoclock_shaders::program::Program). Knows no request and no scheduler.
 
 pub mod arena;
+mod attention_out;
 pub mod compute_dtype;
 pub mod decoder;
 pub mod embedding;

@@ -8,6 +8,7 @@ use crate::error::Result;
 use std::fmt;
 use thiserror::Error;
 use twoclock_shaders::executor::Executor;
+use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_shaders::kernels::tap_rows;
 use twoclock_shaders::program::{Command, Slice};
 
@@ -173,8 +174,13 @@ impl Body<'_> {
         commands: &mut Vec<Command>,
     ) {
         if let Ok(out) = self.taps.get(Tap::Hidden) {
-            self.norm(norm, config, commands);
-            let stride = self.hidden_stride(config);
+            // Singles: no matmul reads it.
+            let body = Body {
+                act_format: ActFormat::F32,
+                ..*self
+            };
+            body.norm(norm, config, commands);
+            let stride = body.hidden_stride(config);
             commands.push(self.tap(self.ws.act_hidden, stride, true, out, config));
         }
     }

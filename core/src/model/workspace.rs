@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::sched::{KvGroupSpec, SchedulerConfig};
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::executor::Executor;
+use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_shaders::kernels::attention_decode;
 use twoclock_shaders::kernels::kv::KvDtype;
 use twoclock_shaders::kernels::sample::candidates;
@@ -29,6 +30,8 @@ pub struct WorkspaceSizes {
     pub max_model_len: u32,
     /// Words of the step buffer.
     pub step_words: u32,
+    /// How inputs of matmuls are stored.
+    pub act_format: ActFormat,
 }
 
 /// Buffers of a step.
@@ -40,7 +43,7 @@ pub struct Workspace {
     pub step: Slice,
     /// Residual stream, f32 `[tokens][hidden]`.
     pub x: Slice,
-    /// Matmul input of width hidden.
+    /// Matmul input of width hidden, or singles of that width.
     pub act_hidden: Slice,
     /// Matmul input of width heads · `head_dim`.
     pub act_heads: Slice,
@@ -70,6 +73,8 @@ pub struct Workspace {
     pub masks: Slice,
     /// Where the cuts of the rows are looked for.
     pub cut: Slice,
+    /// Attention's output in singles, where groups of 32 straddle heads; else next to nothing.
+    pub heads: Slice,
     /// Candidates of the sampler.
     pub best: Slice,
     /// Drawn ids, one for each of the step's rows, u32 `[tokens]`.
@@ -130,6 +135,8 @@ pub fn buffers(config: &ModelConfig, sizes: &WorkspaceSizes) -> Vec<(&'static st
     let tokens = u64::from(sizes.tokens.next_multiple_of(TILE));
     let rows = u64::from(sizes.rows.next_multiple_of(TILE));
     let padded = |k: usize| k.next_multiple_of(GROUP as usize) as u64;
+    let act = |k: u64| sizes.act_format.row_bytes(k as u32);
+    let straddled = !sizes.act_format.holds_heads(config.head_dim as u32);
     let hidden = config.hidden_size as u64;
     // Dense layers and experts take turns in the same buffers.
     let dense = config.layers.iter().any(|layer| !layer.moe);
@@ -154,15 +161,15 @@ pub fn buffers(config: &ModelConfig, sizes: &WorkspaceSizes) -> Vec<(&'static st
         ("step", 4 * u64::from(sizes.step_words)),
         ("x", 4 * tokens * hidden),
         ("act_hidden", 4 * tokens * padded(config.hidden_size)),
-        ("act_heads", 4 * tokens * padded(heads)),
-        ("act_ffn", 4 * tokens * ffn[1]),
+        ("act_heads", tokens * act(heads as u64)),
+        ("act_ffn", tokens * act(ffn[1])),
         ("rstd", 4 * tokens),
         ("qkv", 4 * tokens * (heads + 2 * kv) as u64),
         ("sublayer", 4 * tokens * hidden),
         ("gate_up", 8 * tokens * ffn[0]),
         ("parts", sizes.parts_bytes(config)),
         ("row_x", 4 * rows * hidden),
-        ("row_act", 4 * rows * padded(config.hidden_size)),
+        ("row_act", rows * act(hidden)),
         ("row_rstd", 4 * rows),
         ("logits", 4 * u64::from(sizes.rows) * vocab),
         (
@@ -176,6 +183,10 @@ pub fn buffers(config: &ModelConfig, sizes: &WorkspaceSizes) -> Vec<(&'static st
         (
             "cut",
             4 * u64::from(sizes.rows) * sample_scan::ROW_WORDS as u64,
+        ),
+        (
+            "heads",
+            4 * tokens * if straddled { heads as u64 } else { 1 },
         ),
         (
             "best",
@@ -233,6 +244,7 @@ impl Workspace {
             edits,
             masks,
             cut,
+            heads,
             best,
             ids,
             state,
@@ -264,6 +276,7 @@ impl Workspace {
             edits,
             masks,
             cut,
+            heads,
             best,
             ids,
             state,

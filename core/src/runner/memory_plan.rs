@@ -11,6 +11,7 @@ use crate::sched::{KvGroupSpec, SchedulerConfig};
 use crate::weights::Checkpoint;
 use std::fmt;
 use twoclock_shaders::caps::Caps;
+use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_shaders::kernels::kv::KvDtype;
 
 /// Bytes by purpose.
@@ -40,6 +41,7 @@ pub fn workspace_sizes(
     config: &ModelConfig,
     caps: &Caps,
     sched: &SchedulerConfig,
+    act_format: ActFormat,
 ) -> WorkspaceSizes {
     let tokens = sched.max_num_batched_tokens as u32;
     let sizes = WorkspaceSizes {
@@ -49,6 +51,7 @@ pub fn workspace_sizes(
         decodes: 1,
         max_model_len: sched.max_model_len as u32,
         step_words: InputBatch::max_words(sched, KvGroupSpec::of(config).len()) as u32,
+        act_format,
     };
     // Every sequence may have a few decode queries, as far as their scratch stays moderate.
     let queries = sched.max_num_seqs.saturating_mul(DECODE_QUERIES);
@@ -78,7 +81,8 @@ impl MemoryPlan {
         let config = &checkpoint.config;
         sched.validate_for(config)?;
         loader::check(checkpoint)?;
-        let sizes = workspace_sizes(config, caps, sched);
+        let numerics = compute_dtype.resolve(caps);
+        let sizes = workspace_sizes(config, caps, sched, numerics.act_format());
         let table = rope::table_bytes(config, sched.max_model_len);
         bindable(caps, "the rotary table", table)?;
         let mut workspace = table * (1 + u64::from(config.rope_local.is_some()));
@@ -90,7 +94,6 @@ impl MemoryPlan {
             bindable(caps, label, bytes)?;
             workspace += bytes;
         }
-        let numerics = compute_dtype.resolve(caps);
         let kv_dtype = kv_cache_dtype.resolve(numerics);
         let page = Pages::page_bytes(config, kv_dtype, sched.block_size);
         let (mut kv_cache, mut most_tokens) = (0, 0);

@@ -7,6 +7,7 @@ pub mod input_batch;
 pub mod launched_step;
 pub mod memory_plan;
 pub mod model_runner;
+mod options;
 mod pool_rows;
 pub mod program_cache;
 mod recorder;
@@ -15,7 +16,8 @@ mod state_slots;
 pub use crate::model::{ComputeDtype, KvCacheDtype, NumericsClass};
 pub use launched_step::LaunchedStep;
 pub use memory_plan::MemoryPlan;
-pub use model_runner::{ModelRunner, RunnerOptions};
+pub use model_runner::ModelRunner;
+pub use options::RunnerOptions;
 
 use crate::error::Result;
 use crate::sched::{ModelRunnerOutput, SchedulerOutput};

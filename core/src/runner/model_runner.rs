@@ -7,6 +7,7 @@ use super::host_pages::HostPages;
 use super::input_batch::{DecodeSplit, InputBatch, LogitsRow, RowPurpose};
 use super::launched_step::{LaunchedStep, ReadBack};
 use super::memory_plan::{MemoryPlan, workspace_sizes};
+use super::options::RunnerOptions;
 use super::pool_rows::{PoolRows, StepPools};
 use super::program_cache::ProgramCache;
 use super::recorder::Recorder;
@@ -15,8 +16,8 @@ use crate::error::Result;
 use crate::model::pooling::PoolBuffers;
 use crate::model::workspace::MAX_EDITS;
 use crate::model::{
-    COUNT_ROWS, ComputeDtype, Decoder, EDITS, FILTER_ROWS, HeadPart, KvCacheDtype, MASKS,
-    MASS_ROWS, Pages, ROWS, Taps, Workspace, loader,
+    COUNT_ROWS, Decoder, EDITS, FILTER_ROWS, HeadPart, MASKS, MASS_ROWS, Pages, ROWS, Workspace,
+    loader,
 };
 use crate::sample::logit_edits;
 use crate::sched::{KvGroupSpec, ModelRunnerOutput, SchedulerConfig, SchedulerOutput};
@@ -34,23 +35,6 @@ pub const DECODE_QUERIES: usize = 4;
 /// Groups of rows whose logits are on their way to the host at a time: a prompt scored in one step has
 /// logits of hundreds of MiB. Where it has more groups, its launch waits for the first of them.
 const MAX_LOGITS_READS: usize = 2;
-
-/// How a runner is set up.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RunnerOptions {
-    /// Bytes the model may take on the device; `None` where nobody knows.
-    pub memory: Option<u64>,
-    /// How matmuls compute.
-    pub compute_dtype: ComputeDtype,
-    /// Type of cached keys and values.
-    pub kv_cache_dtype: KvCacheDtype,
-    /// Sequences with up to so many queries go to the decode kernel, at most [`DECODE_QUERIES`]; `None`
-    /// for what suits the device. No value changes a bit of the result.
-    pub decode_queries: Option<usize>,
-    /// What steps can record: it takes memory, and is recorded unless [`ModelRunner::record`] says
-    /// otherwise.
-    pub taps: Taps,
-}
 
 /// A model on an executor.
 #[derive(Debug)]
@@ -99,7 +83,7 @@ impl<E: Executor> ModelRunner<E> {
             (None, DeviceKind::Cpu) => 1,
             (None, DeviceKind::Gpu) => DECODE_QUERIES,
         };
-        let sizes = workspace_sizes(&checkpoint.config, executor.caps(), sched);
+        let sizes = workspace_sizes(config, caps, sched, plan.numerics.act_format());
         let (numerics, positions) = (plan.numerics, sched.max_model_len);
         let model = loader::load(&mut executor, checkpoint, numerics, positions, progress)?;
         let workspace = Workspace::create(&mut executor, &model.config, sizes)?;

@@ -17,11 +17,12 @@ pub struct EngineArgs {
     /// where absent.
     #[arg(long, value_name = "N|cpu")]
     pub device: Option<DeviceChoice>,
-    /// Precision of the arithmetic. So far there is one, f32, and auto means it.
-    #[arg(long, default_value = "auto", value_name = "auto|f32")]
+    /// What matrices are multiplied with: activations as f32, which is exact, rounded to f16, or to
+    /// int8 with a scale for each 32. auto is int8 on a processor and f16 on a GPU.
+    #[arg(long, default_value = "auto", value_name = "auto|f32|f16|int8")]
     pub compute_dtype: ComputeDtype,
     /// Type of cached keys and values: f16 takes half the memory of f32, int8 a bit over a quarter.
-    /// auto is f32 so far, which is exact.
+    /// auto is f32 where --compute-dtype is, else f16.
     #[arg(long, default_value = "auto", value_name = "auto|f16|f32|int8")]
     pub kv_cache_dtype: KvCacheDtype,
     /// Longest sequence, prompt and answer together; the model's own, at most 4096, where absent.

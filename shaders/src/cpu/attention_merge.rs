@@ -1,19 +1,19 @@
 //! Reference of [`crate::kernels::attention_merge`].
 
-use super::Bound;
 use super::attention::{Seq, State, first_seen, item};
+use super::{Bound, act};
 use crate::kernel::KernelKey;
-use crate::kernels::act;
+use crate::kernels::act::ActFormat;
 use crate::kernels::attention_merge::AttentionMergeParams;
 use crate::kernels::step;
 
 pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
     let p: &AttentionMergeParams = bytemuck::from_bytes(params);
-    let index = act::index_fn(key);
+    let format = ActFormat::stored_by(key);
     let head_dim = key.value("HEAD_DIM") as usize;
     let part_keys = key.value("PART_KEYS");
     let (parts, words) = (bound.f32s(0), bound.u32s(1));
-    let out = bound.f32s_mut(2);
+    let out = bound.u32s_mut(2);
     for at_item in 0..grid[1] {
         let [seq, i] = item(words, step::DECODES, at_item as usize);
         let seq = Seq::read(words, seq);
@@ -27,13 +27,13 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
                 let (o, ml) = parts[at..][..head_dim + 4].split_at(head_dim);
                 whole.merge(ml[0], ml[1], o);
             }
-            for (d4, o) in whole.o.chunks_exact(4).enumerate() {
-                let k4 = head * (head_dim as u32 / 4) + d4 as u32;
-                let at = 4 * index(seq.first_token + i, k4, p.act_stride) as usize;
-                for c in 0..4 {
-                    out[at + c] = o[c] / whole.l;
-                }
-            }
+            let o: Vec<f32> = whole.o.iter().map(|o| o / whole.l).collect();
+            let at = (
+                seq.first_token + i,
+                head * (head_dim as u32 / 4),
+                p.act_stride,
+            );
+            act::store(format, out, at, &o);
         }
     }
 }

@@ -1,17 +1,17 @@
 //! Reference of [`crate::kernels::attention_prefill`].
 
-use super::Bound;
 use super::attention::{Keys, Seq, State, first_seen, item, query};
 use super::kv::KvRows;
+use super::{Bound, act};
 use crate::kernel::KernelKey;
-use crate::kernels::act;
+use crate::kernels::act::ActFormat;
 use crate::kernels::attention_prefill::AttentionPrefillParams;
 use crate::kernels::kv::KvDtype;
 use crate::kernels::step::{self, TILE_QUERIES};
 
 pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
     let p: &AttentionPrefillParams = bytemuck::from_bytes(params);
-    let index = act::index_fn(key);
+    let format = ActFormat::stored_by(key);
     let head_dim = key.value("HEAD_DIM") as usize;
     let part_keys = key.value("PART_KEYS");
     let rows = KvRows {
@@ -21,7 +21,7 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
         head_dim,
     };
     let (qkv, kcache, vcache, words) = (bound.f32s(0), bound.u32s(1), bound.u32s(2), bound.u32s(3));
-    let out = bound.f32s_mut(4);
+    let out = bound.u32s_mut(4);
     for tile in 0..grid[0] as usize {
         let [seq, first_query] = item(words, step::TILES, tile);
         let seq = Seq::read(words, seq);
@@ -45,13 +45,9 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
                     let part = keys.part(&q, first.max(low), visible.min(first + part_keys));
                     whole.merge(part.m, part.l, &part.o);
                 }
-                for (d4, o) in whole.o.chunks_exact(4).enumerate() {
-                    let k4 = head * (head_dim as u32 / 4) + d4 as u32;
-                    let at = 4 * index(token, k4, p.act_stride) as usize;
-                    for c in 0..4 {
-                        out[at + c] = o[c] / whole.l;
-                    }
-                }
+                let o: Vec<f32> = whole.o.iter().map(|o| o / whole.l).collect();
+                let at = (token, head * (head_dim as u32 / 4), p.act_stride);
+                act::store(format, out, at, &o);
             }
         }
     }

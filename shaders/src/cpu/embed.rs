@@ -1,8 +1,9 @@
 //! Reference of [`crate::kernels::embed`].
 
-use super::weight_row::{Row, Scaling};
+use super::weight_row::{Row, Scale, Scaling};
 use super::{Bound, fma};
 use crate::kernel::KernelKey;
+use crate::kernels::act::ActFormat;
 use crate::kernels::embed::EmbedParams;
 use crate::kernels::step;
 use crate::kernels::weight::{GROUP, WeightFormat};
@@ -10,7 +11,7 @@ use crate::kernels::weight::{GROUP, WeightFormat};
 pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
     let p: &EmbedParams = bytemuck::from_bytes(params);
     let format = WeightFormat::of_key(key);
-    let scaling = Scaling::of(format);
+    let scaling = Scaling::of(format, ActFormat::F32);
     let (w, ws, step) = (bound.u32s(0), bound.u32s(1), bound.u32s(2));
     let x = bound.f32s_mut(3);
     let dim = 4 * p.dim4 as usize;
@@ -25,13 +26,13 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
         let out = &mut x[token * dim..][..dim];
         for (group, out) in out.chunks_mut(GROUP as usize).enumerate() {
             let mut codes = [0.0; GROUP as usize];
-            row.codes(group as u32, &mut codes);
-            let [d, m] = row.scale(group as u32);
+            row.codes(group as u32, scaling, &mut codes);
+            let Scale { d, m, .. } = row.scale(group as u32, scaling);
             for (out, code) in out.iter_mut().zip(codes) {
                 let value = match scaling {
                     Scaling::None => code,
                     Scaling::Scale => d * code,
-                    Scaling::ScaleOffset => fma(d, code, m),
+                    _ => fma(d, code, m),
                 };
                 *out = value * p.scale;
             }

@@ -1,29 +1,28 @@
 //! Reference of [`crate::kernels::glu`].
 
-use super::{Bound, fma};
+use super::{Bound, act, fma};
 use crate::kernel::KernelKey;
-use crate::kernels::act;
+use crate::kernels::act::ActFormat;
 use crate::kernels::glu::GluParams;
 
 pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
     let p: &GluParams = bytemuck::from_bytes(params);
-    let index = act::index_fn(key);
+    let format = ActFormat::stored_by(key);
     let activation = match key.slot("activation") {
         Some("activation_gelu_tanh") => gelu_tanh,
         _ => silu,
     };
     let gate_up = bound.f32s(0);
-    let out = bound.f32s_mut(1);
+    let out = bound.u32s_mut(1);
     for token in 0..grid[1] * grid[2] {
         let row = &gate_up[(8 * token * p.dim4) as usize..][..8 * p.dim4 as usize];
         let (gate, up) = row.split_at(4 * p.dim4 as usize);
-        for k4 in 0..p.dim4 {
-            let to = 4 * index(token, k4, p.act_stride) as usize;
-            for c in 0..4 {
-                let i = 4 * k4 as usize + c;
-                out[to + c] = activation(gate[i]) * up[i];
-            }
-        }
+        let gated: Vec<f32> = gate
+            .iter()
+            .zip(up)
+            .map(|(g, u)| activation(*g) * u)
+            .collect();
+        act::store(format, out, (token, 0, p.act_stride), &gated);
     }
 }
 

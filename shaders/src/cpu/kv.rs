@@ -128,7 +128,7 @@ impl KvRows {
 }
 
 /// The bits of the nearest half, ties to even; what is finite stays so.
-fn half_bits(v: f32) -> u16 {
+pub(super) fn half_bits(v: f32) -> u16 {
     const MAX: f32 = 65504.0;
     if v.is_nan() {
         return (v.to_bits() >> 16) as u16 & 0x8000 | 0x7e00;

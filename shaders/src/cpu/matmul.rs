@@ -1,9 +1,10 @@
 //! Reference of [`crate::kernels::matmul`].
 
-use super::weight_row::{Row, Scaling};
+use super::act::{self, Sums};
+use super::weight_row::{Row, Scale, Scaling};
 use super::{Bound, fma, join};
 use crate::kernel::KernelKey;
-use crate::kernels::act;
+use crate::kernels::act::ActFormat;
 use crate::kernels::matmul::{MatmulParams, token_tile};
 use crate::kernels::weight::WeightFormat;
 
@@ -15,39 +16,33 @@ const GROUP: usize = 32;
 
 pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
     let p: &MatmulParams = bytemuck::from_bytes(params);
-    let index = act::index_fn(key);
+    let act_format = ActFormat::read_by(key);
     let format = WeightFormat::of_key(key);
-    let scaling = Scaling::of(format);
-    let (act, w, ws, rstd) = (bound.f32s(0), bound.u32s(1), bound.u32s(2), bound.f32s(3));
+    let scaling = Scaling::of(format, act_format);
+    let (act, w, ws, rstd) = (bound.u32s(0), bound.u32s(1), bound.u32s(2), bound.f32s(3));
     let y = bound.f32s_mut(4);
     let (tile, dimension) = token_tile(key);
     let tokens = (tile * grid[dimension]).min(p.tokens);
     let groups = p.groups as usize;
 
     // Inputs as rows, and the sums of their groups.
-    let mut x = vec![0.0; tokens as usize * groups * GROUP];
-    for (token, row) in (0..).zip(x.chunks_exact_mut(groups * GROUP)) {
-        for (k4, v) in (0..).zip(row.chunks_exact_mut(4)) {
-            v.copy_from_slice(&act[4 * index(token, k4, p.act_stride) as usize..][..4]);
-        }
-    }
-    let sums = group_sums(&x);
+    let inputs: Vec<_> = (0..tokens)
+        .map(|token| act::row(act_format, act, token, p.act_stride, p.groups))
+        .collect();
 
     let mut codes = vec![[0.0; ROWS * GROUP]; groups];
-    let mut scales = vec![[[0.0; 2]; ROWS]; groups];
+    let mut scales = vec![[Scale::default(); ROWS]; groups];
     for first in (0..p.rows as usize).step_by(ROWS) {
         let rows = ROWS.min(p.rows as usize - first);
         for r in 0..rows {
             let row = Row::new(format, p.groups, w, ws, first + r);
             for (g, (codes, scales)) in (0..).zip(codes.iter_mut().zip(&mut scales)) {
                 let codes = &mut codes[r * GROUP..][..GROUP];
-                row.codes(g, codes.try_into().expect("a group"));
-                scales[r] = row.scale(g);
+                row.codes(g, scaling, codes.try_into().expect("a group"));
+                scales[r] = row.scale(g, scaling);
             }
         }
-        for token in 0..tokens as usize {
-            let x = &x[token * groups * GROUP..][..groups * GROUP];
-            let sums = &sums[token * groups..][..groups];
+        for (token, (x, sums)) in inputs.iter().enumerate() {
             let mut total = rows_dot(scaling, &codes, &scales, x, sums);
             if p.norm != 0 {
                 total = total.map(|t| t * rstd[token]);
@@ -58,43 +53,28 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
     }
 }
 
-/// Sums of the groups of input rows.
-pub(super) fn group_sums(x: &[f32]) -> Vec<f32> {
-    x.chunks_exact(GROUP)
-        .map(|group| {
-            let mut s = [0.0; 4];
-            for v in group.chunks_exact(4) {
-                for c in 0..4 {
-                    s[c] += v[c];
-                }
-            }
-            join(s)
-        })
-        .collect()
-}
-
 /// One element: a row's product with an input row whose groups sum to `sums`.
-pub(super) fn row_dot(format: WeightFormat, row: &Row<'_>, x: &[f32], sums: &[f32]) -> f32 {
+pub(super) fn row_dot(scaling: Scaling, row: &Row<'_>, x: &[f32], sums: &[Sums]) -> f32 {
     let (mut codes, mut scales) = (Vec::new(), Vec::new());
     for group in 0..sums.len() {
         let mut padded = [0.0; ROWS * GROUP];
         let first = &mut padded[..GROUP];
-        row.codes(group as u32, first.try_into().expect("a group"));
+        row.codes(group as u32, scaling, first.try_into().expect("a group"));
         codes.push(padded);
-        let mut of_rows = [[0.0; 2]; ROWS];
-        of_rows[0] = row.scale(group as u32);
+        let mut of_rows = [Scale::default(); ROWS];
+        of_rows[0] = row.scale(group as u32, scaling);
         scales.push(of_rows);
     }
-    rows_dot(Scaling::of(format), &codes, &scales, x, sums)[0]
+    rows_dot(scaling, &codes, &scales, x, sums)[0]
 }
 
 /// The chain of [`ROWS`] elements of one token.
 fn rows_dot(
     scaling: Scaling,
     codes: &[[f32; ROWS * GROUP]],
-    scales: &[[[f32; 2]; ROWS]],
+    scales: &[[Scale; ROWS]],
     x: &[f32],
-    sums: &[f32],
+    sums: &[Sums],
 ) -> [f32; ROWS] {
     let mut total = [0.0; ROWS];
     let mut span = [0.0; ROWS];
@@ -112,12 +92,21 @@ fn rows_dot(
                 }
             }
         }
+        let s = sums[g];
         for r in 0..ROWS {
-            let [d, m] = scales[r];
+            let Scale { d, m, half_m } = scales[r];
+            let dot = join(dot[r]);
             span[r] = match scaling {
-                Scaling::None => span[r] + join(dot[r]),
-                Scaling::Scale => fma(d, join(dot[r]), span[r]),
-                Scaling::ScaleOffset => fma(m, sums[g], fma(d, join(dot[r]), span[r])),
+                Scaling::None => span[r] + dot,
+                Scaling::Scale => fma(d, dot, span[r]),
+                Scaling::ScaleOffset => fma(m, s.xs, fma(d, dot, span[r])),
+                Scaling::CodesNone => fma(s.d, dot, span[r]),
+                Scaling::CodesScale => fma(d * s.d, dot, span[r]),
+                Scaling::CodesScaleOffset => fma(m, s.xs, fma(d * s.d, dot, span[r])),
+                Scaling::CodesHalfOffsets => {
+                    let offset = half_m[0] * s.halves[0] + half_m[1] * s.halves[1];
+                    fma(m * s.d, offset, fma(d * s.d, dot, span[r]))
+                }
             };
         }
         if g % 4 == 3 || g + 1 == sums.len() {

@@ -7,6 +7,7 @@
 pub mod bound;
 pub mod executor;
 
+mod act;
 mod add_bias;
 mod attention;
 mod attention_decode;
@@ -26,6 +27,7 @@ mod moe_route;
 mod moe_sum;
 mod pool_sum;
 mod prepare;
+mod quantize;
 mod residual;
 mod residual_norm;
 mod rms_norm;
@@ -68,6 +70,7 @@ pub const KERNELS: &[(&str, CpuKernel)] = &[
     ("moe_sum", moe_sum::run),
     ("pool_sum", pool_sum::run),
     ("prepare", prepare::run),
+    ("quantize", quantize::run),
     ("residual", residual::run),
     ("residual_norm", residual_norm::run),
     ("rms_norm", rms_norm::run),

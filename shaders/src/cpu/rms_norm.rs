@@ -1,26 +1,25 @@
 //! Reference of [`crate::kernels::rms_norm`].
 
-use super::{Bound, fma, join};
+use super::{Bound, act, fma, join};
 use crate::kernel::KernelKey;
-use crate::kernels::act;
+use crate::kernels::act::ActFormat;
 use crate::kernels::rms_norm::RmsNormParams;
 
 pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
     let p: &RmsNormParams = bytemuck::from_bytes(params);
-    let index = act::index_fn(key);
+    let format = ActFormat::stored_by(key);
     let (x, g) = (bound.f32s(0), bound.f32s(1));
-    let (out, rstd) = (bound.f32s_mut(2), bound.f32s_mut(3));
+    let (out, rstd) = (bound.u32s_mut(2), bound.f32s_mut(3));
     let dim = 4 * p.dim4 as usize;
     let tokens = (grid[0] * key.value("TOKENS")) as usize;
     for token in 0..tokens.min(rstd.len()) {
         let row = &x[token * dim..][..dim];
         rstd[token] = self::rstd(row, p.eps);
-        for (k4, (v, w)) in row.chunks_exact(4).zip(g.chunks_exact(4)).enumerate() {
-            let at = 4 * index(token as u32, k4 as u32, p.act_stride) as usize;
-            for c in 0..4 {
-                out[at + c] = v[c] * w[c];
-            }
+        let mut gained: Vec<f32> = row.iter().zip(g).map(|(v, w)| v * w).collect();
+        if format.takes_rstd() {
+            gained.iter_mut().for_each(|v| *v *= rstd[token]);
         }
+        act::store(format, out, (token as u32, 0, p.act_stride), &gained);
     }
 }
 

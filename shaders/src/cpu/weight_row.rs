@@ -2,6 +2,7 @@
 //! weights. Knows the layouts of [`crate::kernels::weight`] and no chain.
 
 use super::fma;
+use crate::kernels::act::ActFormat;
 use crate::kernels::weight::{
     SPAN_GROUPS, SUPER_GROUPS, WeightFormat, group_order, pair_order, table,
 };
@@ -19,10 +20,40 @@ pub(super) enum Scaling {
     Scale,
     /// `d · code + m`.
     ScaleOffset,
+    /// As [`Scaling::None`], for inputs that are codes.
+    CodesNone,
+    /// As [`Scaling::Scale`], for inputs that are codes.
+    CodesScale,
+    /// As [`Scaling::ScaleOffset`], for inputs that are codes.
+    CodesScaleOffset,
+    /// `d · code + m · half_m`, for inputs that are codes.
+    CodesHalfOffsets,
+}
+
+/// Of a group; zeros where there are none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Scale {
+    pub(super) d: f32,
+    pub(super) m: f32,
+    /// Of the halves, whole numbers.
+    pub(super) half_m: [f32; 2],
 }
 
 impl Scaling {
-    pub(super) fn of(format: WeightFormat) -> Self {
+    pub(super) fn of(format: WeightFormat, inputs: ActFormat) -> Self {
+        use WeightFormat as F;
+        if inputs == ActFormat::Int8 {
+            return match Self::of_singles(format) {
+                _ if format == F::Q2K => Self::CodesHalfOffsets,
+                Self::None => Self::CodesNone,
+                Self::Scale => Self::CodesScale,
+                _ => Self::CodesScaleOffset,
+            };
+        }
+        Self::of_singles(format)
+    }
+
+    fn of_singles(format: WeightFormat) -> Self {
         use WeightFormat as F;
         match format {
             F::F32 | F::F16 | F::BF16 | F::Q2K => Self::None,
@@ -90,7 +121,7 @@ impl<'a> Row<'a> {
     }
 
     /// The codes of a group as floats.
-    pub(super) fn codes(&self, group: u32, out: &mut [f32; GROUP]) {
+    pub(super) fn codes(&self, group: u32, scaling: Scaling, out: &mut [f32; GROUP]) {
         use WeightFormat as F;
         match self.format {
             F::F32 => {
@@ -139,6 +170,13 @@ impl<'a> Row<'a> {
                 let mut q = self.quarters(group);
                 self.bits(group, 2, &mut q);
                 self.times_half_scales(group, q, 4, out);
+            }
+            F::Q2K if scaling == Scaling::CodesHalfOffsets => {
+                let scales = half_at(self.ws, self.order(group)).to_le_bytes();
+                let q = self.quarters(group);
+                for (i, (out, q)) in out.iter_mut().zip(q).enumerate() {
+                    *out = f32::from(scales[i / 16] & 15) * f32::from(q);
+                }
             }
             F::Q2K => {
                 let scale = half_at(self.ws, self.order(group));
@@ -190,8 +228,27 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Scale and offset of a group; zeros where there are none.
-    pub(super) fn scale(&self, group: u32) -> [f32; 2] {
+    /// Scale and offset of a group.
+    pub(super) fn scale(&self, group: u32, scaling: Scaling) -> Scale {
+        if scaling == Scaling::CodesHalfOffsets {
+            let scales = half_at(self.ws, self.order(group)).to_le_bytes();
+            let d = self.ws[self.half_words() + (group / SUPER_GROUPS) as usize];
+            let [d, dmin] = [d as u16, (d >> 16) as u16].map(|b| f16::from_bits(b).to_f32());
+            return Scale {
+                d,
+                m: -dmin,
+                half_m: scales.map(|s| f32::from(s >> 4)),
+            };
+        }
+        let [d, m] = self.scale_and_offset(group);
+        Scale {
+            d,
+            m,
+            ..Scale::default()
+        }
+    }
+
+    fn scale_and_offset(&self, group: u32) -> [f32; 2] {
         use WeightFormat as F;
         let scales = self.scales();
         let order = self.order(group);

@@ -15,7 +15,7 @@ params! {
         pub heads: u32,
         /// As in `attention_decode`.
         pub max_parts: u32,
-        /// Stride of the output's layout.
+        /// Stride of the output's format.
         pub act_stride: u32,
         /// As in `attention_decode`.
         pub window: u32,
@@ -32,20 +32,16 @@ pub const KERNEL: Kernel = Kernel {
         LINT_HEAD_DIMS
             .iter()
             .flat_map(|&dim| {
-                ActFormat::ALL
-                    .iter()
-                    .map(move |&act_format| key(act_format, dim))
+                let formats = ActFormat::ALL.iter().filter(move |f| f.holds_heads(dim));
+                formats.map(move |&act_format| key(act_format, dim))
             })
             .collect()
     },
 };
 
 fn key(act_format: ActFormat, head_dim: u32) -> KernelKey {
-    chain_key(
-        KernelKey::plain("attention_merge", "attention_merge"),
-        head_dim,
-    )
-    .module("act", act_format.module())
+    let key = KernelKey::plain("attention_merge", "attention_merge");
+    act_format.fill(chain_key(key, head_dim))
 }
 
 /// Windows of `attention_merge`.
@@ -55,7 +51,7 @@ pub struct Buffers {
     pub parts: Slice,
     /// The step buffer.
     pub step: Slice,
-    /// Rows of heads · `head_dim` elements in `layout`.
+    /// Rows of heads · `head_dim` elements in their format.
     pub out: Slice,
 }
 
@@ -63,7 +59,7 @@ pub struct Buffers {
 /// for.
 ///
 /// # Panics
-/// When `head_dim` is no multiple of 4 up to [`MAX_HEAD_DIM`](super::attention::MAX_HEAD_DIM).
+/// When `head_dim` is no multiple of 4 (but in singles: of 32) up to [`MAX_HEAD_DIM`](super::attention::MAX_HEAD_DIM).
 pub fn dispatch(
     act_format: ActFormat,
     head_dim: u32,
@@ -78,7 +74,7 @@ pub fn dispatch(
         bindings: vec![buffers.parts, buffers.step, buffers.out],
         params: bytemuck::bytes_of(&params).to_vec(),
         grid: [
-            Extent::Fixed((params.heads * head_dim).div_ceil(256)),
+            Extent::Fixed((params.heads * head_dim.div_ceil(32)).div_ceil(32)),
             Extent::Count {
                 count: queries,
                 tile: 1,
@@ -86,8 +82,8 @@ pub fn dispatch(
             Extent::Fixed(1),
         ],
         cost: Cost {
-            bytes: 64.0 * (32.0 * parts + 16.0),
-            flops: 64.0 * 20.0 * parts,
+            bytes: 256.0 * (32.0 * parts + 16.0),
+            flops: 256.0 * 20.0 * parts,
         },
     }
 }

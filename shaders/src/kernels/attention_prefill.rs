@@ -25,7 +25,7 @@ params! {
         pub kv_heads: u32,
         /// Tokens a page; a multiple of 16.
         pub block_size: u32,
-        /// Stride of the output's layout.
+        /// Stride of the output's format.
         pub act_stride: u32,
         /// Multiplies the queries.
         pub scale: f32,
@@ -47,8 +47,13 @@ pub const KERNEL: Kernel = Kernel {
     variants: || {
         lint_parts()
             .flat_map(|(sharing, dtype, dim)| {
-                let formats = ActFormat::ALL.iter();
-                formats.map(move |&act_format| key(sharing, act_format, dtype, dim))
+                // What is stored has nothing to do with what the pages hold.
+                let listed = move |act_format: &ActFormat| {
+                    act_format.holds_heads(dim)
+                        && (*act_format == ActFormat::F32 || dtype == KvDtype::F16)
+                };
+                let formats = ActFormat::ALL.iter().copied().filter(listed);
+                formats.map(move |act_format| key(sharing, act_format, dtype, dim))
             })
             .collect()
     },
@@ -61,14 +66,8 @@ fn key(sharing: Sharing, act_format: ActFormat, dtype: KvDtype, head_dim: u32) -
         Sharing::Workgroup => "attention_prefill_workgroup",
         Sharing::Uniform | Sharing::Subgroup8 => "attention_prefill_lane",
     };
-    part_key(
-        KernelKey::plain("attention_prefill", body),
-        sharing,
-        dtype,
-        head_dim,
-        TILE_QUERIES,
-    )
-    .module("act", act_format.module())
+    let key = KernelKey::plain("attention_prefill", body);
+    act_format.fill(part_key(key, sharing, dtype, head_dim, TILE_QUERIES))
 }
 
 /// Windows of `attention_prefill`.
@@ -84,14 +83,14 @@ pub struct Buffers {
     pub dtype: KvDtype,
     /// The step buffer.
     pub step: Slice,
-    /// Rows of heads · `head_dim` elements in `layout`.
+    /// Rows of heads · `head_dim` elements in their format.
     pub out: Slice,
 }
 
 /// Attention of the step's `tiles`; `context` is the length the work is predicted for.
 ///
 /// # Panics
-/// When `head_dim` is no multiple of 4 up to [`MAX_HEAD_DIM`](super::attention::MAX_HEAD_DIM).
+/// When `head_dim` is no multiple of 4 (but in singles: of 32) up to [`MAX_HEAD_DIM`](super::attention::MAX_HEAD_DIM).
 pub fn dispatch(
     caps: &Caps,
     act_format: ActFormat,

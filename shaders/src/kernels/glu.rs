@@ -1,5 +1,5 @@
 //! Gated linear unit (Shazeer 2020, arXiv:2002.05202): `out = activation(gate) · up`, from rows f32
-//! `[rows][2 dim]` (gate, then up) into the next matmul's input layout. A token has one row, or as
+//! `[rows][2 dim]` (gate, then up) into the next matmul's input format. A token has one row, or as
 //! many as it has experts.
 //!
 //! The chain: `SiLU` is `x / (1 + exp(−x))`; GELU's tanh approximation (Hendrycks & Gimpel 2016,
@@ -16,7 +16,7 @@ params! {
     pub struct GluParams {
         /// Elements of the result / 4.
         pub dim4: u32,
-        /// Stride of the output's layout.
+        /// Stride of the output's format.
         pub act_stride: u32,
     }
 }
@@ -57,8 +57,8 @@ pub const KERNEL: Kernel = Kernel {
 };
 
 fn key(activation: Activation, act_format: ActFormat) -> KernelKey {
-    KernelKey::plain("glu", "glu")
-        .module("act", act_format.module())
+    act_format
+        .fill(KernelKey::plain("glu", "glu"))
         .module("activation", activation.module())
 }
 
@@ -76,7 +76,7 @@ pub fn dispatch(
         bindings: vec![gate_up, out],
         params: bytemuck::bytes_of(&params).to_vec(),
         grid: [
-            Extent::Fixed(params.dim4.div_ceil(64)),
+            Extent::Fixed(params.dim4.div_ceil(8 * 32)),
             Extent::Count {
                 count: tokens,
                 tile: 1,
@@ -84,8 +84,8 @@ pub fn dispatch(
             Extent::Fixed(rows),
         ],
         cost: Cost {
-            bytes: 64.0 * 48.0,
-            flops: 64.0 * 20.0,
+            bytes: 256.0 * 48.0,
+            flops: 256.0 * 20.0,
         },
     }
 }

@@ -1,8 +1,8 @@
-//! `y = x Wᵀ` for every weight format: x f32 `[tokens][K]` in an [`ActFormat`], W as
+//! `y = x Wᵀ` for every weight format: x `[tokens][K]` in an [`ActFormat`], W as
 //! [`weight`](super::weight) says, y f32 `[tokens][rows]`.
 //!
-//! The chain of the exact class, the same for every element whatever the number of tokens and the
-//! body. With w the codes: whole numbers as [`WeightFormat`] says, `Q6_K` and `Q3_K` times the scale
+//! The chain, the same for every element whatever the number of tokens and the body. In the classes f32
+//! (exact) and f16, where x is what the format holds, and with w the codes: whole numbers as [`WeightFormat`] says, `Q6_K` and `Q3_K` times the scale
 //! of their half of the group (still whole numbers, and exact), tables looked up; the weights
 //! themselves for F32, F16, BF16 and `Q2_K`:
 //! - a group of 32: `p4 = 0`; for j in 0..8 `p4 = fma(w4[j], x4[j], p4)`, component c holding
@@ -12,9 +12,17 @@
 //!   `Q4_K`, `Q5_K`: d and m already times the group's own); where w are weights `a = a + p`;
 //! - `t = 0`; a span after a span `t = t + a`. The result is t, times `rstd` of the token where
 //!   the input is x ∘ g of a norm.
+//!
+//! In the class int8, with q the codes of a group of inputs, d_x their scale and xs `d_x · Σq` as
+//! [`act`](super::act) says, a group adds to a span otherwise, and all else is the same:
+//! - I, the dot of w and q, is a whole number under 2²⁴, so exact in any order and in singles too; half
+//!   scales join it (`I = s₀ · I₀ + s₁ · I₁`). `a = fma(d · d_x, I, a)`, then with an offset
+//!   `a = fma(m, xs, a)`;
+//! - `Q2_K`, whose w are here s q: then `a = fma(−dmin · d_x, m₀ · Σ₀q + m₁ · Σ₁q, a)`;
+//! - F32, F16, BF16: p as above over w and q, `a = fma(d_x, p, a)`.
 
 use super::act::ActFormat;
-use super::weight::{GROUP, SPAN_GROUPS, WeightFormat};
+use super::weight::{Arithmetic, GROUP, SPAN_GROUPS, WeightFormat};
 use super::{bindings, bodies};
 use crate::caps::{Caps, DeviceKind};
 use crate::kernel::{Kernel, KernelKey, Params};
@@ -30,7 +38,7 @@ params! {
         pub groups: u32,
         /// Tokens the input and output have room for; what lies behind is neither read nor written.
         pub tokens: u32,
-        /// Stride of the input's layout.
+        /// Stride of the input's format.
         pub act_stride: u32,
         /// Elements between the outputs of two tokens.
         pub y_stride: u32,
@@ -97,11 +105,20 @@ impl RowInput {
         }
     }
 
-    pub(super) fn module(self, format: ActFormat) -> &'static str {
-        match (self, format) {
-            (Self::Uniform, ActFormat::F32) => "input_f32_uniform",
-            (Self::Subgroup4, ActFormat::F32) => "input_f32_subgroup4",
-            (Self::Subgroup8, ActFormat::F32) => "input_f32_subgroup8",
+    /// The module that gives a chain its inputs.
+    pub(super) fn module(self, format: ActFormat, arithmetic: Arithmetic) -> &'static str {
+        match (format, self) {
+            (ActFormat::F32, Self::Uniform) => "input_f32_uniform",
+            (ActFormat::F32, Self::Subgroup4) => "input_f32_subgroup4",
+            (ActFormat::F32, Self::Subgroup8) => "input_f32_subgroup8",
+            (ActFormat::F16, Self::Uniform) => "input_f16_uniform",
+            (ActFormat::F16, _) => "input_f16_subgroup",
+            (ActFormat::Int8, Self::Uniform) => "input_int8_uniform",
+            // Words that stay as they are are told one by one.
+            (ActFormat::Int8, Self::Subgroup8) if arithmetic == Arithmetic::Packed => {
+                "input_int8_subgroup8"
+            }
+            (ActFormat::Int8, _) => "input_int8_subgroup",
         }
     }
 }
@@ -195,8 +212,20 @@ impl Regime {
         }
     }
 
-    /// The variant for a weight format and an input layout.
+    /// How it takes the codes: a processor has fused multiply-adds for several tokens at a time, and
+    /// whole numbers that are small enough are exact either way.
+    fn arithmetic(self, act_format: ActFormat) -> Arithmetic {
+        match (act_format, self) {
+            (ActFormat::F32 | ActFormat::F16, _) => Arithmetic::Float,
+            (ActFormat::Int8, Self::Row { tokens: 2.., .. }) => Arithmetic::Whole,
+            (ActFormat::Int8, _) => Arithmetic::Packed,
+        }
+    }
+
+    /// The variant for a weight format and an input's format.
     pub fn key(self, format: WeightFormat, act_format: ActFormat) -> KernelKey {
+        let arithmetic = self.arithmetic(act_format);
+        let uniform = RowInput::Uniform.module(act_format, arithmetic);
         let key = match self {
             Self::Row {
                 tokens,
@@ -206,21 +235,27 @@ impl Regime {
                 .constant("LANES", lanes)
                 .constant("ROWS", row_rows(tokens))
                 .constant("TOKENS", tokens)
-                .module("input", input.module(act_format)),
+                .constant("UNROLL", unroll(format, arithmetic))
+                .module("input", input.module(act_format, arithmetic)),
             Self::Gemv { tokens } => KernelKey::plain("matmul", "matmul_gemv")
                 .constant("TOKENS", tokens)
-                .module("input", RowInput::Uniform.module(act_format)),
+                .module("input", uniform),
             Self::Skinny | Self::Gemm => KernelKey::plain("matmul", "matmul_tile")
                 .constant("LANES_ROW", 16)
                 .constant("LANES_TOKEN", self.tokens() / 4)
-                .module("input", RowInput::Uniform.module(act_format)),
+                .module("input", uniform),
         };
         let key = key
             .module("order", "order_span")
-            .module("chain", "chain_f32")
+            .module("chain", format.chain(arithmetic))
             .module("epilogue", "epilogue_store");
-        format.fill(key)
+        format.fill_for(key, arithmetic)
     }
+}
+
+/// Whether a lane's rows are written out, which is faster where a row is little code.
+pub(super) fn unroll(format: WeightFormat, arithmetic: Arithmetic) -> u32 {
+    u32::from(format.chain(arithmetic).starts_with("chain_packed"))
 }
 
 /// Rows a lane of `matmul_row`: more share the inputs, fewer make more workgroups of one token.
@@ -264,7 +299,7 @@ fn variants() -> Vec<KernelKey> {
 /// Windows of `matmul`.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffers {
-    /// Input, `vec4<f32>` in the layout; rows padded with zeros to whole groups.
+    /// Input, in its format.
     pub act: Slice,
     /// Quants.
     pub w: Slice,

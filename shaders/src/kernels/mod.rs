@@ -21,6 +21,7 @@ pub mod moe_route;
 pub mod moe_sum;
 pub mod pool_sum;
 pub mod prepare;
+pub mod quantize;
 pub mod residual;
 pub mod residual_norm;
 pub mod rms_norm;
@@ -58,6 +59,7 @@ pub const ALL: &[&Kernel] = &[
     &moe_sum::KERNEL,
     &pool_sum::KERNEL,
     &prepare::KERNEL,
+    &quantize::KERNEL,
     &residual::KERNEL,
     &residual_norm::KERNEL,
     &rms_norm::KERNEL,

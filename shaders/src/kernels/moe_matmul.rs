@@ -5,8 +5,8 @@
 //! The chain of an element is [`matmul`](super::matmul)'s, whatever the batch.
 
 use super::act::ActFormat;
-use super::matmul::RowInput;
-use super::weight::{GROUP, SPAN_GROUPS, WeightFormat};
+use super::matmul::{RowInput, unroll};
+use super::weight::{Arithmetic, GROUP, SPAN_GROUPS, WeightFormat};
 use super::{bindings, bodies};
 use crate::caps::{Caps, DeviceKind};
 use crate::kernel::{Kernel, KernelKey, Params};
@@ -26,7 +26,7 @@ params! {
         pub experts: u32,
         /// Pairs that share an input row: all of a token's, or 1.
         pub share: u32,
-        /// Stride of the input's layout.
+        /// Stride of the input's format.
         pub act_stride: u32,
         /// Elements between the outputs of two pairs.
         pub y_stride: u32,
@@ -61,24 +61,29 @@ const LANES: u32 = 8;
 const ROWS: u32 = 4;
 
 fn key(kind: DeviceKind, format: WeightFormat, act_format: ActFormat) -> KernelKey {
+    let arithmetic = match act_format {
+        ActFormat::F32 | ActFormat::F16 => Arithmetic::Float,
+        ActFormat::Int8 => Arithmetic::Packed,
+    };
     let key = match kind {
         DeviceKind::Cpu => KernelKey::plain("moe_matmul", "moe_matmul_row")
             .constant("LANES", LANES)
-            .constant("ROWS", ROWS),
+            .constant("ROWS", ROWS)
+            .constant("UNROLL", unroll(format, arithmetic)),
         DeviceKind::Gpu => KernelKey::plain("moe_matmul", "moe_matmul_gemv"),
     };
     let key = key
-        .module("input", RowInput::Uniform.module(act_format))
+        .module("input", RowInput::Uniform.module(act_format, arithmetic))
         .module("order", "order_span")
-        .module("chain", "chain_f32")
+        .module("chain", format.chain(arithmetic))
         .module("epilogue", "epilogue_store");
-    format.fill(key)
+    format.fill_for(key, arithmetic)
 }
 
 /// Windows of `moe_matmul`.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffers {
-    /// Input, `vec4<f32>` in the layout; rows padded with zeros to whole groups.
+    /// Input, in its format.
     pub act: Slice,
     /// Quants.
     pub w: Slice,

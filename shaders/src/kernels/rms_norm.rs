@@ -1,6 +1,6 @@
 //! Root-mean-square norm (Zhang & Sennrich 2019, arXiv:1910.07467), split as the matmul after it
-//! wants: `out = x ∘ g` in the matmul's input layout, and `rstd` apart, which the matmul
-//! multiplies in last.
+//! wants: `out = x ∘ g` in the matmul's input format, and `rstd` apart, which the matmul multiplies in
+//! last. In halves, whose range is small, `out = (x ∘ g) · rstd`, and the matmul multiplies nothing.
 //!
 //! The chain: Σx² in slots of 32 consecutive elements, each a `vec4` chain of `fma` joined as
 //! (x+y)+(z+w); slots summed in order; `rstd = 1 / sqrt(Σ / dim + eps)`.
@@ -17,7 +17,7 @@ params! {
     pub struct RmsNormParams {
         /// Elements a row / 4.
         pub dim4: u32,
-        /// Stride of the output's layout.
+        /// Stride of the output's format.
         pub act_stride: u32,
         /// Added to the mean square.
         pub eps: f32,
@@ -44,15 +44,15 @@ pub const KERNEL: Kernel = Kernel {
 pub const MAX_DIM: u32 = 32 * 1024;
 
 fn key(kind: DeviceKind, act_format: ActFormat) -> KernelKey {
-    match kind {
+    let key = match kind {
         // A lane a token: nothing crosses lanes.
         DeviceKind::Cpu => KernelKey::plain("rms_norm", "rms_norm_lane").constant("TOKENS", 8),
         DeviceKind::Gpu => KernelKey::plain("rms_norm", "rms_norm_workgroup").constant("TOKENS", 1),
-    }
-    .module("act", act_format.module())
+    };
+    act_format.fill(key.constant("SCALED", u32::from(act_format.takes_rstd())))
 }
 
-/// Windows of `rms_norm`: x f32 `[tokens][dim]`, g f32 `[dim]`, out f32 in `layout`, rstd f32
+/// Windows of `rms_norm`: x f32 `[tokens][dim]`, g f32 `[dim]`, out in its format, rstd f32
 /// `[tokens]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffers {
@@ -60,7 +60,7 @@ pub struct Buffers {
     pub x: Slice,
     /// Gains.
     pub g: Slice,
-    /// x ∘ g.
+    /// x ∘ g, or that times `rstd`.
     pub out: Slice,
     /// Reciprocal of the root mean square.
     pub rstd: Slice,

@@ -69,6 +69,17 @@ pub enum WeightFormat {
     Mxfp4,
 }
 
+/// How a matmul takes codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arithmetic {
+    /// As singles, for inputs that are.
+    Float,
+    /// As singles that are whole numbers, for inputs that are too.
+    Whole,
+    /// As bytes, four a word.
+    Packed,
+}
+
 impl WeightFormat {
     /// Every format.
     pub const ALL: &'static [Self] = &[
@@ -113,7 +124,28 @@ impl WeightFormat {
     }
 
     /// The modules of the slots `codes` and `scale`.
-    fn modules(self) -> (&'static str, &'static str) {
+    fn modules(self, arithmetic: Arithmetic) -> (&'static str, &'static str) {
+        use Arithmetic::{Packed, Whole};
+        match (self, arithmetic) {
+            (Self::Q2K, Whole) => return ("codes_q2_k_scaled", "scale_q2_k"),
+            (Self::Q2K, Packed) => return ("codes_q2_k_packed", "scale_q2_k"),
+            (Self::Q3K, Packed) => return ("codes_q3_k_packed", "scale_halves_apart"),
+            (Self::Q6K, Packed) => return ("codes_q6_k_packed", "scale_halves_apart"),
+            _ => {}
+        }
+        let (codes, scale) = self.float_modules();
+        let codes = match codes {
+            _ if arithmetic != Packed => codes,
+            "codes_i8" => "codes_i8_packed",
+            "codes_u4" => "codes_u4_packed",
+            "codes_u5" => "codes_u5_packed",
+            "codes_table" => "codes_table_packed",
+            weights => weights,
+        };
+        (codes, scale)
+    }
+
+    fn float_modules(self) -> (&'static str, &'static str) {
         match self {
             Self::F32 => ("codes_f32", "scale_none"),
             Self::F16 => ("codes_halves", "scale_none_f16"),
@@ -136,7 +168,25 @@ impl WeightFormat {
 
     /// Fills the slots `codes` and `scale` of a variant, and what their modules ask of the header.
     pub(crate) fn fill(self, key: KernelKey) -> KernelKey {
-        let (codes, scale) = self.modules();
+        self.fill_for(key, Arithmetic::Float)
+    }
+
+    /// The module of the slot `chain`.
+    pub(crate) fn chain(self, arithmetic: Arithmetic) -> &'static str {
+        match (self, arithmetic) {
+            (_, Arithmetic::Float) => "chain_f32",
+            (Self::F32 | Self::F16 | Self::BF16, _) => "chain_int8_float",
+            (Self::Q2K, Arithmetic::Whole) => "chain_int8_q2_k",
+            (Self::Q2K, Arithmetic::Packed) => "chain_packed_q2_k",
+            (Self::Q3K | Self::Q6K, Arithmetic::Packed) => "chain_packed_halves",
+            (_, Arithmetic::Whole) => "chain_int8",
+            (_, Arithmetic::Packed) => "chain_packed",
+        }
+    }
+
+    /// As [`fill`](Self::fill), with codes as the arithmetic takes them.
+    pub(crate) fn fill_for(self, key: KernelKey, arithmetic: Arithmetic) -> KernelKey {
+        let (codes, scale) = self.modules(arithmetic);
         let key = key.module("codes", codes).module("scale", scale);
         match self {
             Self::Q4_0 => key.constant("ZERO", 8),
@@ -159,8 +209,10 @@ impl WeightFormat {
             .iter()
             .copied()
             .find(|format| {
-                let (codes, scale) = format.modules();
-                filled == (Some(codes), Some(scale))
+                [Arithmetic::Float, Arithmetic::Whole, Arithmetic::Packed]
+                    .into_iter()
+                    .map(|arithmetic| format.modules(arithmetic))
+                    .any(|(codes, scale)| filled == (Some(codes), Some(scale)))
             })
             .unwrap_or_else(|| panic!("{key} names no weight format"))
     }
@@ -288,6 +340,10 @@ mod tests {
         for &format in WeightFormat::ALL {
             let key = format.fill(KernelKey::plain("embed", "embed"));
             assert_eq!(WeightFormat::of_key(&key), format);
+            for arithmetic in [Arithmetic::Whole, Arithmetic::Packed] {
+                let key = format.fill_for(KernelKey::plain("matmul", "matmul_row"), arithmetic);
+                assert_eq!(WeightFormat::of_key(&key), format);
+            }
         }
     }
 }

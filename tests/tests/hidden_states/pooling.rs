@@ -42,7 +42,7 @@ fn serve(
     beside: &[(usize, usize)],
 ) -> (Vec<Embedding>, u64) {
     let checkpoint = golden("models/mistral_full");
-    let mut engine = engine(executor, &checkpoint, config, RunnerOptions::default());
+    let mut engine = engine(executor, &checkpoint, config, RunnerOptions::exact());
     for &(len, max_tokens) in beside {
         engine
             .add_request(prompt(len), generating(max_tokens))

@@ -20,7 +20,7 @@ fn taps() -> Taps {
 fn options(taps: Taps) -> RunnerOptions {
     RunnerOptions {
         taps,
-        ..RunnerOptions::default()
+        ..RunnerOptions::exact()
     }
 }
 

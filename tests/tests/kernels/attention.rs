@@ -22,8 +22,9 @@ const PARTS: CountId = CountId(2);
 const MAX_PARTS: u32 = 5;
 
 #[derive(Clone, Copy, Debug)]
-struct Shape {
+pub(crate) struct Shape {
     dtype: KvDtype,
+    pub(crate) act_format: ActFormat,
     head_dim: usize,
     kv_heads: usize,
     group: usize,
@@ -35,19 +36,19 @@ struct Shape {
 
 /// A sequence of the step: who it is (its contents follow), its context, its last queries.
 #[derive(Clone, Copy, Debug)]
-struct Seq {
+pub(crate) struct Seq {
     seed: u64,
     context: usize,
     queries: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Regime {
+pub(crate) enum Regime {
     Prefill,
     Decode,
 }
 
-struct Step {
+pub(crate) struct Step {
     qkv: Vec<f32>,
     kcache: Vec<u32>,
     vcache: Vec<u32>,
@@ -64,9 +65,10 @@ const GROUP: u32 = 1;
 
 impl Shape {
     /// One in f32, without window or cap.
-    fn new(head_dim: usize, kv_heads: usize, group: usize, block_size: usize) -> Self {
+    pub(crate) fn new(head_dim: usize, kv_heads: usize, group: usize, block_size: usize) -> Self {
         Self {
             dtype: KvDtype::F32,
+            act_format: ActFormat::F32,
             head_dim,
             kv_heads,
             group,
@@ -93,7 +95,7 @@ impl Shape {
         4 + (self.heads() + 2 * self.kv_heads) * self.head_dim
     }
 
-    fn step(&self, seqs: &[Seq]) -> Step {
+    pub(crate) fn step(&self, seqs: &[Seq]) -> Step {
         let (dim, size) = (self.head_dim, self.block_size);
         let all_pages: usize = seqs.iter().map(|s| s.context.div_ceil(size)).sum();
         // Pages in no order.
@@ -213,8 +215,11 @@ impl Shape {
     fn dispatches(&self, caps: &Caps, regime: Regime, context: u32, b: &[Slice]) -> Vec<Dispatch> {
         let head_dim = self.head_dim as u32;
         let (heads, kv_heads) = (self.heads() as u32, self.kv_heads as u32);
-        let act_format = ActFormat::F32;
-        let act_stride = act_format.stride(heads * head_dim);
+        let act_format = self.act_format;
+        let act_stride = match act_format {
+            ActFormat::F32 => heads * head_dim / 4,
+            _ => act_format.stride(heads * head_dim),
+        };
         let (stride4, q_at4) = (self.stride() as u32 / 4, 1);
         let block_size = self.block_size as u32;
         let scale = 1.0 / (self.head_dim as f32).sqrt();
@@ -295,7 +300,7 @@ impl Shape {
         }
     }
 
-    fn case(&self, caps: Caps, regime: Regime, step: &Step) -> Case<'_> {
+    pub(crate) fn case(&self, caps: Caps, regime: Regime, step: &Step) -> Case<'_> {
         let tokens = step.tokens.len();
         let parts = attention_decode::parts_bytes(
             tokens as u32,
@@ -339,7 +344,7 @@ impl Shape {
 
 type Rows = BTreeMap<(u64, usize), Vec<f32>>;
 
-const REGIMES: [Regime; 2] = [Regime::Prefill, Regime::Decode];
+pub(crate) const REGIMES: [Regime; 2] = [Regime::Prefill, Regime::Decode];
 
 /// Asserts that the tokens both runs computed have the same bits.
 fn assert_same_bits(what: &str, a: &Rows, b: &Rows) {
@@ -361,7 +366,7 @@ fn assert_same_bits(what: &str, a: &Rows, b: &Rows) {
 const CONTEXTS: [usize; 8] = [1, 31, 32, 33, 255, 256, 257, 700];
 
 /// Every border of blocks, parts and tiles in one step.
-fn borders(queries: usize) -> Vec<Seq> {
+pub(crate) fn borders(queries: usize) -> Vec<Seq> {
     CONTEXTS
         .into_iter()
         .enumerate()

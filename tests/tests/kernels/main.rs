@@ -5,6 +5,7 @@
 mod add_bias;
 mod attention;
 mod attention_bodies;
+mod attention_formats;
 mod embed;
 mod fma_rate;
 mod gather_rows;
@@ -17,6 +18,7 @@ mod matmul;
 mod moe;
 mod pool_sum;
 mod prepare;
+mod quantize;
 mod residual;
 mod residual_norm;
 mod rms_norm;

@@ -9,7 +9,7 @@ use twoclock_shaders::executor::Executor as _;
 use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_shaders::kernels::matmul::{Buffers, MatmulParams, Regime, dispatch_regime};
 use twoclock_shaders::program::{CountId, Program, Slice, StepArgs};
-use twoclock_tests::{Case, Noise, Weights, gpu};
+use twoclock_tests::{Case, Noise, Weights, gpu, rounded, widened};
 
 /// Outputs lie at an offset in wider rows, as a window of a vocabulary does.
 const OFFSET: usize = 3;
@@ -20,27 +20,44 @@ const UNTOUCHED: f32 = 12345.0;
 
 struct Problem {
     weights: Weights,
-    x: Vec<f32>,
+    act_format: ActFormat,
+    /// Inputs as stored.
+    act: Vec<u32>,
+    /// What they stand for, rows padded to whole groups.
+    x: Vec<f64>,
     rstd: Option<Vec<f32>>,
 }
 
 impl Problem {
-    fn new(seed: u64, dtype: DType, rows: usize, k: usize, tokens: usize) -> Self {
+    fn new(
+        seed: u64,
+        dtype: DType,
+        act_format: ActFormat,
+        (rows, k): (usize, usize),
+        tokens: usize,
+    ) -> Self {
         let mut noise = Noise::new(seed);
         let weights = Weights::random(&mut noise, dtype, rows, k);
-        let x = noise.f32s(tokens * k);
+        let act = rounded(act_format, &noise.f32s(tokens * k), k);
+        let x = widened(act_format, &act);
         // Every other shape behaves as the matmul after a norm.
         let rstd = (rows % 2 == 1).then(|| (0..tokens).map(|_| 1.5 + noise.f32()).collect());
-        Self { weights, x, rstd }
+        Self {
+            weights,
+            act_format,
+            act,
+            x,
+            rstd,
+        }
     }
 
     /// The case for the first `tokens` tokens.
     fn case(&self, regime: Regime, tokens: usize) -> Case<'_> {
-        let weights = &self.weights;
+        let (weights, act_format) = (&self.weights, self.act_format);
         let (rows, k) = (weights.rows, weights.k);
         let y = vec![UNTOUCHED; tokens * (rows + SLACK)];
         let mut inputs = vec![
-            self.x[..tokens * k].into(),
+            self.act[..tokens * act_format.row_bytes(k as u32) as usize / 4].into(),
             weights.w.as_slice().into(),
             y.into(),
         ];
@@ -60,7 +77,6 @@ impl Problem {
         Case {
             inputs,
             dispatches: Box::new(move |b: &[Slice]| {
-                let act_format = ActFormat::F32;
                 let params = MatmulParams {
                     rows: rows as u32,
                     groups: weights.groups as u32,
@@ -95,8 +111,8 @@ impl Problem {
         let k = self.weights.k;
         let products = self.weights.values[row * k..][..k]
             .iter()
-            .zip(&self.x[token * k..][..k])
-            .map(|(&w, &x)| f64::from(w) * f64::from(x));
+            .zip(&self.x[token * k.next_multiple_of(32)..][..k])
+            .map(|(&w, &x)| f64::from(w) * x);
         let (sum, size) = products.fold((0.0, 0.0), |(s, a), p| (s + p, a + p.abs()));
         let rstd = self.rstd.as_ref().map_or(1.0, |r| f64::from(r[token]));
         (sum * rstd, size * rstd)
@@ -142,11 +158,17 @@ const SUPER_SHAPES: [(usize, usize); 3] = [(7, 256), (65, 1280), (192, 768)];
 const TOKENS: [usize; 10] = [1, 2, 3, 7, 8, 9, 34, 64, 65, 130];
 
 fn check(dtype: DType, shapes: &[(usize, usize)]) {
+    check_in(ActFormat::F32, dtype, shapes);
+}
+
+fn check_in(act_format: ActFormat, dtype: DType, shapes: &[(usize, usize)]) {
     let caps = gpu().caps().clone();
     let regimes = Regime::all(&caps);
     for &(rows, k) in shapes {
-        let problem = Problem::new((rows * k) as u64, dtype, rows, k, 130);
-        let what = |regime: Regime, n: usize| format!("{dtype} {rows} × {k} × {n}, {regime:?}");
+        let problem = Problem::new((rows * k) as u64, dtype, act_format, (rows, k), 130);
+        let what = |regime: Regime, n: usize| {
+            format!("{act_format:?} {dtype} {rows} × {k} × {n}, {regime:?}")
+        };
 
         let regime = Regime::choose(&Caps::reference(), 130);
         let reference = problem
@@ -266,6 +288,32 @@ fn iq4_xs_all_regimes_same_bits() {
     check(DType::Iq4Xs, &SUPER_SHAPES);
 }
 
+/// Every way of reading codes and of scaling them, over whole numbers as singles and as bytes.
+#[test]
+fn every_format_over_bytes_same_bits() {
+    for dtype in DType::ALL {
+        let shapes: &[_] = match dtype.block_elements() {
+            256 => &[(65, 1280)],
+            _ => &[(65, 320)],
+        };
+        check_in(ActFormat::Int8, dtype, shapes);
+    }
+    // A short last span, rows alone, more spans than a GEMV takes at a time.
+    check_in(
+        ActFormat::Int8,
+        DType::Q4_1,
+        &[(7, 32), (192, 576), (9, 8352)],
+    );
+}
+
+/// Halves are read into the chain of singles.
+#[test]
+fn halves_same_bits() {
+    for dtype in [DType::F16, DType::Q4_0] {
+        check_in(ActFormat::F16, dtype, &FEW_SHAPES);
+    }
+}
+
 /// Figures, not a check: GB/s of weights, GFLOP/s, and the first launch (compilation included; run
 /// with `MESA_SHADER_CACHE_DISABLE=true` and without the engine's own cache to see it cold).
 #[test]
@@ -282,6 +330,11 @@ fn perf() {
         _ if dtype.block_elements() == 256 => (dtype, vec![(576, 512)]),
         _ => (dtype, square.clone()),
     });
+    let act_format = match std::env::var("TWOCLOCK_PERF_ACT").as_deref() {
+        Ok("f16") => ActFormat::F16,
+        Ok("int8") => ActFormat::Int8,
+        _ => ActFormat::F32,
+    };
     println!("format rows × k × tokens: first launch | median | GB/s of weights | GFLOP/s");
     for (dtype, shapes) in formats {
         for (rows, k) in shapes {
@@ -289,7 +342,7 @@ fn perf() {
                 if rows * tokens > 1 << 20 {
                     continue;
                 }
-                let problem = Problem::new(1, dtype, rows, k, tokens);
+                let problem = Problem::new(1, dtype, act_format, (rows, k), tokens);
                 let format = problem.weights.format;
                 let regime = Regime::choose(&caps, tokens as u32);
                 let case = problem.case(regime, tokens);
@@ -320,7 +373,7 @@ fn perf() {
                 let bytes = rows as f64 * format.row_bytes(k as u32 / 32) as f64;
                 println!(
                     "{dtype} {rows} × {k} × {tokens} {}: {:.0} ms | {:.3} ms | {:.2} | {:.1}",
-                    regime.key(format, ActFormat::F32).body,
+                    regime.key(format, act_format).body,
                     first * 1e3,
                     median * 1e3,
                     bytes / median / 1e9,

@@ -9,7 +9,7 @@ use twoclock_shaders::kernels::moe_matmul::{self, MoeMatmulParams};
 use twoclock_shaders::kernels::moe_route::{self, MoeRouteParams};
 use twoclock_shaders::kernels::moe_sum::{self, MoeSumParams};
 use twoclock_shaders::program::CountId;
-use twoclock_tests::{Case, Noise, Weights, assert_close, gpu};
+use twoclock_tests::{Case, Noise, Weights, assert_close, gpu, rounded, widened};
 
 fn kinds() -> [Caps; 2] {
     let caps = gpu().caps().clone();
@@ -93,7 +93,10 @@ fn multiplies_with_the_chosen_experts() {
     const EXPERTS: u32 = 3;
     // Each way of reading codes and of scaling them; what is left differs in numbers only.
     use DType::{F32, Mxfp4, Q2K, Q4_0, Q5K, Q6K, Q8_0};
-    for dtype in [F32, Q8_0, Q4_0, Q2K, Q5K, Q6K, Mxfp4] {
+    let singles = [F32, Q8_0, Q4_0, Q2K, Q5K, Q6K, Mxfp4].map(|dtype| (ActFormat::F32, dtype));
+    let bytes = [F32, Q4_0, Q2K, Q6K].map(|dtype| (ActFormat::Int8, dtype));
+    let halves = [(ActFormat::F16, Q4_0)];
+    for (act_format, dtype) in singles.into_iter().chain(bytes).chain(halves) {
         for (rows, k, tokens, chosen, shared) in [(5, 96, 3, 2, true), (40, 320, 2, 3, false)] {
             let k = usize::next_multiple_of(k, dtype.block_elements());
             let mut noise = Noise::new(u64::from(rows));
@@ -101,7 +104,8 @@ fn multiplies_with_the_chosen_experts() {
             let format = weights.format;
             let count = (tokens * chosen) as usize;
             let inputs = if shared { tokens as usize } else { count };
-            let x = noise.f32s(inputs * k);
+            let act = rounded(act_format, &noise.f32s(inputs * k), k);
+            let x = widened(act_format, &act);
             let rstd = noise.f32s(inputs);
             let route: Vec<u32> = (0..count as u32)
                 .flat_map(|pair| [(pair * 3 + 1) % 7, 0.5f32.to_bits()])
@@ -113,7 +117,7 @@ fn multiplies_with_the_chosen_experts() {
                 first_expert: FIRST,
                 experts: EXPERTS,
                 share: if shared { chosen } else { 1 },
-                act_stride: ActFormat::F32.stride(k as u32),
+                act_stride: act_format.stride(k as u32),
                 y_stride: stride,
                 y_offset: 2,
                 norm: 0,
@@ -122,10 +126,10 @@ fn multiplies_with_the_chosen_experts() {
             for caps in kinds() {
                 let mut ws = weights.ws.clone();
                 ws.resize(ws.len().max(4), 0);
-                let what = format!("{dtype} {:?} {params:?}", caps.kind);
+                let what = format!("{act_format:?} {dtype} {:?} {params:?}", caps.kind);
                 let case = Case {
                     inputs: vec![
-                        x.clone().into(),
+                        act.clone().into(),
                         weights.w.clone().into(),
                         ws.into(),
                         rstd.clone().into(),
@@ -143,12 +147,7 @@ fn multiplies_with_the_chosen_experts() {
                         };
                         let pairs = (CountId(0), chosen);
                         vec![moe_matmul::dispatch(
-                            &caps,
-                            format,
-                            ActFormat::F32,
-                            params,
-                            pairs,
-                            buffers,
+                            &caps, format, act_format, params, pairs, buffers,
                         )]
                     }),
                     counts: vec![tokens],
@@ -170,7 +169,7 @@ fn multiplies_with_the_chosen_experts() {
                             let (sum, size) = weights.values[row * k..][..k]
                                 .iter()
                                 .zip(&x[input * k..])
-                                .map(|(&w, &x)| f64::from(w) * f64::from(x))
+                                .map(|(&w, &x)| f64::from(w) * x)
                                 .fold((0.0, 0.0), |(s, a), p: f64| (s + p, a + p.abs()));
                             let scale = if shared { f64::from(rstd[input]) } else { 1.0 };
                             assert!(

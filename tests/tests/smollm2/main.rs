@@ -67,7 +67,13 @@ fn the_same_bits_however_served() {
         };
         let mut gpu = gpu();
         let (executor, logits) = LogitsBits::new(&mut *gpu, checkpoint.config.vocab_size);
-        let run = generate(executor, &checkpoint, &config, waves.clone());
+        let run = generate(
+            executor,
+            &checkpoint,
+            &config,
+            RunnerOptions::default(),
+            waves.clone(),
+        );
         // One row a drawn token, in whatever order they were computed.
         let mut logits = logits.take();
         logits.sort_unstable();
