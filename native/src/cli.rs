@@ -9,7 +9,9 @@ use twoclock_core::weights::Quantization;
 
 use crate::batch::args::BatchArgs;
 use crate::bench::args::{BenchArgs, MORE_HELP as BENCH_HELP};
+use crate::dump_shaders::{DumpArgs, MORE_HELP as DUMP_HELP};
 use crate::form::FormArgs;
+use crate::selftest::args::{MORE_HELP as SELFTEST_HELP, SelftestArgs};
 
 mod embed;
 mod engine;
@@ -53,6 +55,7 @@ Examples:
   twoclock embed -m smollm2 -p TEXT
                                a text as a vector
   twoclock devices             show what it can run on here
+  twoclock selftest            whether that computes what it should
   twoclock list                show the models here, and what can be pulled
   twoclock inspect -m smollm2  show what it is
   twoclock rm smollm2          delete it again
@@ -136,6 +139,12 @@ Examples:
         #[arg(long)]
         json: bool,
     },
+    /// Hold a device's kernels against the reference, as models ask for them.
+    #[command(after_help = SELFTEST_HELP)]
+    Selftest(SelftestArgs),
+    /// Write the shaders that a model asks for as files, to be looked at.
+    #[command(after_help = DUMP_HELP)]
+    DumpShaders(DumpArgs),
     /// Show the models on this machine, and those that can be pulled.
     #[command(after_help = "\
 Examples:

@@ -19,6 +19,7 @@ use twoclock::cli::{
     SimulateArgs,
 };
 use twoclock::devices;
+use twoclock::dump_shaders;
 use twoclock::embed;
 use twoclock::engine::{self, EngineOptions};
 use twoclock::eval;
@@ -29,6 +30,7 @@ use twoclock::output::{self, OutputError};
 use twoclock::render;
 use twoclock::report::Reporter;
 use twoclock::run::{self, Ask, RunOptions};
+use twoclock::selftest;
 use twoclock::simulate::{self, papers};
 use twoclock::store::{Store, human_bytes};
 use twoclock::text_input::{MAX_IDS, MAX_TEXT, read_stdin, read_text};
@@ -89,6 +91,12 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             batch::run(&checkpoint, args, &options, &store, &report)?;
         }
         Command::Bench(args) => output::print(&bench::run(args, &models, &store, &report)?)?,
+        Command::Selftest(args) => {
+            let (text, verdict) = selftest::run(args, &models, &store, &report)?;
+            output::print(&text)?;
+            verdict?;
+        }
+        Command::DumpShaders(args) => output::print(&dump_shaders::run(args, &models)?)?,
         Command::Eval {
             model,
             text,

@@ -8,6 +8,7 @@ use crate::cpu::CpuExecutor;
 use crate::executor::{Executor, ExecutorError, Ticket};
 use crate::kernel::{Access, KernelKey};
 use crate::kernels;
+use crate::kernels::sample_scan;
 use crate::program::{BufferId, Command, Dispatch, Program, Slice, StepArgs};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -39,31 +40,47 @@ pub type Agreements = Rc<RefCell<HashMap<KernelKey, Agreement>>>;
 /// (WGSL §15.7.4).
 pub const TOLERANCE: f32 = 2e-5;
 
+/// As [`TOLERANCE`], of `sample`: its noise is a logarithm of a logarithm near 1, and those have an
+/// absolute error there (2⁻²¹, WGSL §15.7.4).
+const NOISE_TOLERANCE: f32 = 1e-3;
+
 /// What a word of an output holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Element {
     /// A number that decides what is read and written: equal, or wrong.
     Integer,
+    /// A single or such a number, by place: no number is so large that it is read as one.
+    Mixed,
+    /// Two words a sum of masses in fixed point, low first: those of `exp`.
+    Mass,
     /// A single.
     F32,
     /// Two halves, or four codes, or a scale, by place.
     Packed,
+    /// Groups of 12 words: codes, then scale and sums.
+    Int8,
 }
 
-/// What the output of that number among a variant's bindings holds.
+/// What a variant's outputs hold.
 fn element(key: &KernelKey, binding: &str) -> Element {
-    // Stored through a module that packs: codes and scales side by side.
-    let packs = |(_, module): &(&str, &str)| {
-        let stores = module.starts_with("kv_store") || module.starts_with("act");
-        stores && (module.ends_with("f16") || module.ends_with("int8"))
-    };
-    match (key.kernel, binding) {
-        ("prepare" | "sample_state" | "sample_pick" | "sample_cut" | "sample_scan", _) => {
+    match key.kernel {
+        "sample_scan" if sample_scan::Stage::of(key) == sample_scan::Stage::Mass => Element::Mass,
+        "prepare" | "sample_state" | "sample_pick" | "sample_cut" | "sample_scan" | "kv_copy" => {
             Element::Integer
         }
-        ("kv_copy", _) => Element::Integer,
-        _ if key.modules.iter().any(packs) => Element::Packed,
-        _ => Element::F32,
+        "sample" | "moe_route" => Element::Mixed,
+        _ if key
+            .modules
+            .iter()
+            .any(|(_, module)| module.starts_with("kv_store")) =>
+        {
+            Element::Packed
+        }
+        _ => match key.slot("act").filter(|_| binding == "act_out") {
+            Some("act_f16") => Element::Packed,
+            Some("act_int8") => Element::Int8,
+            _ => Element::F32,
+        },
     }
 }
 
@@ -218,8 +235,25 @@ fn agreement(
         found.unequal += 1;
         let apart = match element {
             Element::Integer => f32::INFINITY,
-            Element::F32 => apart(f32::from_bits(g), f32::from_bits(e), spread),
+            // Small whole numbers are those singles that are not normal.
+            Element::Mixed if !(f32::from_bits(g).is_normal() && f32::from_bits(e).is_normal()) => {
+                f32::INFINITY
+            }
+            Element::Mixed if key.kernel == "sample" => {
+                apart(f32::from_bits(g), f32::from_bits(e), spread) * TOLERANCE / NOISE_TOLERANCE
+            }
+            Element::F32 | Element::Mixed => apart(f32::from_bits(g), f32::from_bits(e), spread),
+            Element::Mass => {
+                let sum = |words: &[u32]| {
+                    let [low, high] = [i & !1, i | 1].map(|i| words.get(i).copied().unwrap_or(0));
+                    u64::from(high) << 32 | u64::from(low)
+                };
+                let (got, expected) = (sum(got), sum(expected));
+                let allowed = (f64::from(TOLERANCE) * expected as f64).max(f64::from(1 << 20));
+                (got.abs_diff(expected) as f64 / allowed) as f32
+            }
             Element::Packed => packed(g, e, spread),
+            Element::Int8 => int8(i % 12, &got[i - i % 12..], &expected[i - i % 12..]),
         };
         found.largest = found.largest.max(apart);
         if apart > 1.0 && found.fault.is_none() {
@@ -260,6 +294,30 @@ fn packed(g: u32, e: u32, spread: f32) -> f32 {
         .fold(0.0, worst)
         .min(codes.fold(0.0, worst))
         .min(as_single)
+}
+
+/// A word of a group of 8-bit codes: those may fall to the other side, and the sums with them.
+fn int8(word: usize, got: &[u32], expected: &[u32]) -> f32 {
+    let code = |w: u32, i: u32| i32::from((w >> (8 * i)) as u8 as i8);
+    let apart = |w: usize| (0..4).map(move |i| code(got[w], i).abs_diff(code(expected[w], i)));
+    if word < 8 {
+        return apart(word).max().unwrap_or(0) as f32;
+    }
+    let moved: u32 = (0..8).flat_map(apart).sum();
+    let single = |of: &[u32]| f32::from_bits(of[word]);
+    let scale = f32::from_bits(expected[8]).abs();
+    match word {
+        8 => (single(got) - single(expected)).abs() / (TOLERANCE * scale),
+        9 => {
+            let allowed = TOLERANCE * single(expected).abs() + moved as f32 * 1.01 * scale;
+            (single(got) - single(expected)).abs() / allowed
+        }
+        _ => {
+            let half = |w: u32, i: u32| i32::from((w >> (16 * i)) as u16 as i16);
+            let halves = (0..2).map(|i| half(got[word], i).abs_diff(half(expected[word], i)));
+            halves.max().unwrap_or(0) as f32 / moved.max(1) as f32
+        }
+    }
 }
 
 impl<E: Executor> Executor for TwinExecutor<E> {

@@ -10,7 +10,7 @@ use half::f16;
 
 use super::block::dequantize;
 use super::checkpoint::{Checkpoint, Format};
-use super::names::{expected_tensors, is_router};
+use super::names::expected_tensors;
 use super::source::ByteSource;
 use super::{DType, TensorInfo, WeightsError};
 use crate::config::{ModelConfig, TextAssets};
@@ -142,8 +142,8 @@ fn fitting(dtype: DType, cols: usize) -> DType {
 
 impl Checkpoint {
     /// A model of this shape with random weights: matrices of the type that `dtype` names for each
-    /// (by Hugging Face name), or of the nearest that their rows can have; routers of experts, norms and
-    /// biases in singles. The same shape and types give the same weights. There is no text.
+    /// (by Hugging Face name), or of the nearest that their rows can have; norms and biases in singles.
+    /// The same shape and types give the same weights. There is no text.
     ///
     /// # Errors
     /// [`WeightsError::Config`] for a shape that cannot be, or of which a tensor would have more bytes
@@ -169,7 +169,7 @@ impl Checkpoint {
         let mut tensors = BTreeMap::new();
         for (number, (tensor, shape)) in expected_tensors(&config).enumerate() {
             let cols = shape.last().copied().unwrap_or(1);
-            let dtype = match shape.len() > 1 && !is_router(&tensor) {
+            let dtype = match shape.len() > 1 {
                 true => fitting(dtype(&tensor), cols),
                 false => DType::F32,
             };

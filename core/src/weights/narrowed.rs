@@ -1,6 +1,6 @@
-//! A small model of random weights that asks a device for the kernels of a large one: the same types of
-//! tensors, heads, norms, windows and experts, one layer of each kind, and everything else as narrow as
-//! it can be.
+//! Small models of random weights that ask a device for the kernels of a large one: the same types of
+//! tensors, heads, norms, windows and experts, and one layer of each kind; as wide as the large one, or
+//! as narrow as it can be.
 
 use super::checkpoint::Checkpoint;
 use super::names::expected_tensors;
@@ -12,6 +12,8 @@ use std::collections::HashMap;
 const BLOCK: usize = 256;
 /// Rows of the vocabulary: enough for the sampler's candidates to be several.
 const VOCABULARY: usize = 1500;
+/// Rows of the vocabulary where widths stay.
+const WIDE_VOCABULARY: usize = 8192;
 /// Experts of a layer.
 const EXPERTS: usize = 16;
 /// Tokens a window shows, so that short contexts reach beyond it.
@@ -67,6 +69,38 @@ impl Checkpoint {
     /// # Errors
     /// A shape that cannot be made smaller.
     pub fn narrowed(&self) -> Result<Self, WeightsError> {
+        let whole = &self.config;
+        let (num_attention_heads, num_key_value_heads) = narrow_heads(whole);
+        let mut config = ModelConfig {
+            vocab_size: whole.vocab_size.min(VOCABULARY),
+            hidden_size: narrow(whole.hidden_size),
+            intermediate_size: narrow(whole.intermediate_size),
+            num_attention_heads,
+            num_key_value_heads,
+            sliding_window: whole.sliding_window.map(|window| window.min(WINDOW)),
+            ..whole.clone()
+        };
+        if let Some(moe) = &mut config.moe {
+            moe.moe_intermediate_size = narrow(moe.moe_intermediate_size);
+            moe.num_experts = moe.num_experts.min(EXPERTS.max(moe.num_experts_per_tok));
+        }
+        self.of_each_kind(config, "narrowed")
+    }
+
+    /// A model of random weights as wide as this one, with a layer of each kind and a part of the
+    /// vocabulary.
+    ///
+    /// # Errors
+    /// A shape that cannot be.
+    pub fn excerpt(&self) -> Result<Self, WeightsError> {
+        let config = ModelConfig {
+            vocab_size: self.config.vocab_size.min(WIDE_VOCABULARY),
+            ..self.config.clone()
+        };
+        self.of_each_kind(config, "an excerpt")
+    }
+
+    fn of_each_kind(&self, config: ModelConfig, what: &str) -> Result<Self, WeightsError> {
         let mut kinds: Vec<(Kind, usize)> = Vec::new();
         for layer in 0..self.config.layers.len() {
             let kind = self.kind(layer);
@@ -76,24 +110,13 @@ impl Checkpoint {
         }
         let layers: Vec<usize> = kinds.into_iter().map(|(_, layer)| layer).collect();
         let whole = &self.config;
-        let (num_attention_heads, num_key_value_heads) = narrow_heads(whole);
-        let mut config = ModelConfig {
-            vocab_size: whole.vocab_size.min(VOCABULARY),
-            hidden_size: narrow(whole.hidden_size),
-            intermediate_size: narrow(whole.intermediate_size),
+        let config = ModelConfig {
             num_hidden_layers: layers.len(),
             layers: layers.iter().map(|&layer| whole.layers[layer]).collect(),
-            num_attention_heads,
-            num_key_value_heads,
-            sliding_window: whole.sliding_window.map(|window| window.min(WINDOW)),
             bos_token_id: None,
             eos_token_ids: Vec::new(),
-            ..whole.clone()
+            ..config
         };
-        if let Some(moe) = &mut config.moe {
-            moe.moe_intermediate_size = narrow(moe.moe_intermediate_size);
-            moe.num_experts = moe.num_experts.min(EXPERTS.max(moe.num_experts_per_tok));
-        }
         // By the narrow model's names, those of the layers they are taken of.
         let mut dtypes = HashMap::new();
         for (name, _) in expected_tensors(&config) {
@@ -108,7 +131,7 @@ impl Checkpoint {
             dtypes.insert(name, self.tensor(&of)?.loaded_dtype());
         }
         let name = self.metadata.name.as_deref().unwrap_or("model");
-        Self::dummy(config, &format!("{name}, narrowed"), |tensor| {
+        Self::dummy(config, &format!("{name}, {what}"), |tensor| {
             dtypes.get(tensor).copied().unwrap_or(DType::F32)
         })
     }

@@ -1,6 +1,7 @@
 //! An executor that, when told, keeps the dispatches of the steps it runs, and runs any of them again by
 //! themselves to see how long they take. Knows no model; of a dispatch only what its kernel says.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::ops::Range;
 use std::time::Instant;
@@ -8,6 +9,7 @@ use std::time::Instant;
 use pollster::block_on;
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::executor::{Executor, ExecutorError, Ticket};
+use twoclock_shaders::kernel::{Access, KernelKey};
 use twoclock_shaders::kernels;
 use twoclock_shaders::program::{BufferId, Command, Dispatch, Extent, Program, Slice, StepArgs};
 use twoclock_shaders::recording::Launched;
@@ -18,6 +20,38 @@ pub struct KeepingExecutor<E> {
     inner: E,
     keeps: bool,
     kept: Vec<Launched>,
+    /// What was timed, where dispatches run one by one.
+    singles: Option<HashMap<KernelKey, Single>>,
+}
+
+/// A variant by itself.
+#[derive(Clone, Debug)]
+pub struct Single {
+    /// Its largest launch.
+    pub launched: Launched,
+    /// Seconds of its first run, compiling included.
+    pub first: f64,
+    /// Seconds of the largest.
+    pub seconds: f64,
+}
+
+impl Single {
+    /// Workgroups.
+    fn work(&self) -> u64 {
+        self.launched.grid.iter().map(|&n| u64::from(n)).product()
+    }
+}
+
+/// Whether a dispatch may run again: not where it moves the state of sequences on.
+fn repeatable(dispatch: &Dispatch) -> bool {
+    let Some(kernel) = kernels::find(dispatch.key.kernel) else {
+        return false;
+    };
+    let mut written = kernel
+        .bindings
+        .iter()
+        .filter(|b| b.access == Access::ReadWrite);
+    written.all(|b| !["step", "state"].contains(&b.name))
 }
 
 impl<E: Executor> KeepingExecutor<E> {
@@ -27,7 +61,75 @@ impl<E: Executor> KeepingExecutor<E> {
             inner,
             keeps: false,
             kept: Vec::new(),
+            singles: None,
         }
+    }
+
+    /// From now on runs dispatches one by one, and times the first of each variant and its largest.
+    pub fn time_singly(&mut self) {
+        self.singles = Some(HashMap::new());
+    }
+
+    /// The variants timed so far.
+    pub fn singles(&self) -> impl Iterator<Item = (&KernelKey, &Single)> {
+        self.singles.iter().flatten()
+    }
+
+    /// Runs a program's commands one by one. A dispatch is timed in its own step: what it reads of the
+    /// step, and so how long it loops, is there at no other time.
+    fn launch_singly(
+        &mut self,
+        program: &Program,
+        args: &StepArgs,
+        singles: &mut HashMap<KernelKey, Single>,
+    ) -> Result<Ticket, ExecutorError> {
+        if let Some((buffer, bytes)) = &args.upload {
+            self.inner.write(*buffer, 0, bytes)?;
+        }
+        let args = StepArgs {
+            upload: None,
+            counts: args.counts.clone(),
+        };
+        let mut ticket = Ticket(0);
+        for command in program.commands() {
+            let alone = Program::new("alone", vec![command.clone()]);
+            let start = Instant::now();
+            ticket = self.inner.launch(&alone, &args)?;
+            let Some(dispatch) = command.dispatch() else {
+                continue;
+            };
+            let grid = dispatch.resolve_grid(&args.counts).unwrap_or_default();
+            let work: u64 = grid.iter().map(|&n| u64::from(n)).product();
+            let Some(last) = dispatch.bindings.last().filter(|_| work > 0) else {
+                continue;
+            };
+            let known = singles.get(&dispatch.key);
+            let again = repeatable(dispatch);
+            let least = work + u64::from(!again);
+            if known.is_some_and(|known| known.work() >= least) {
+                continue;
+            }
+            block_on(self.inner.read(last.buffer, 0..4))?;
+            let once = start.elapsed().as_secs_f64();
+            let first = known.map_or(once, |known| known.first);
+            let launched = Launched {
+                dispatch: dispatch.clone(),
+                grid,
+            };
+            let seconds = match known.filter(|known| known.work() == work) {
+                _ if again => self.time_alone(std::slice::from_ref(&launched))?,
+                // What may not run again is timed as often as it comes.
+                Some(known) => known.seconds.min(once),
+                None => once,
+            };
+            let single = Single {
+                launched,
+                first,
+                seconds,
+            };
+            singles.insert(dispatch.key.clone(), single);
+        }
+        Ok(ticket)
     }
 
     /// What it passes everything on to.
@@ -150,7 +252,14 @@ impl<E: Executor> Executor for KeepingExecutor<E> {
             });
             self.kept.extend(launched.filter(|l| !l.grid.contains(&0)));
         }
-        self.inner.launch(program, args)
+        match self.singles.take() {
+            None => self.inner.launch(program, args),
+            Some(mut singles) => {
+                let ticket = self.launch_singly(program, args, &mut singles);
+                self.singles = Some(singles);
+                ticket
+            }
+        }
     }
 
     fn read(

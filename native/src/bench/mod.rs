@@ -14,11 +14,13 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use pollster::block_on;
+use twoclock_core::config::ModelConfig;
 use twoclock_core::engine::EngineCore;
 use twoclock_core::runner::{ModelRunner, RunnerOptions};
 use twoclock_core::sched::{CostModel, Hardware, ModelShape, SchedulerConfig, SequenceLoad};
 use twoclock_core::types::SamplingParams;
-use twoclock_core::weights::{Checkpoint, DType};
+use twoclock_core::weights::names::is_router;
+use twoclock_core::weights::{Checkpoint, DType, WeightsError};
 use twoclock_shaders::executor::Executor;
 use twoclock_shaders::gpu::Counters;
 use twoclock_shaders::recording::{Launched, RecordingExecutor};
@@ -76,8 +78,18 @@ pub fn dummy(shape: &str, format: &str) -> anyhow::Result<Checkpoint> {
             names.join(", ")
         )
     })?;
-    let config = model_shapes::find(shape)?;
-    Ok(Checkpoint::dummy(config, shape, |_| dtype)?)
+    Ok(random(model_shapes::find(shape)?, shape, dtype)?)
+}
+
+/// Random weights of one type; routers of experts in singles, as files have them.
+///
+/// # Errors
+/// A shape that cannot be.
+pub fn random(config: ModelConfig, name: &str, dtype: DType) -> Result<Checkpoint, WeightsError> {
+    Checkpoint::dummy(config, name, |tensor| match is_router(tensor) {
+        true => DType::F32,
+        false => dtype,
+    })
 }
 
 /// Measures, and gives what to print.

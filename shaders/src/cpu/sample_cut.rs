@@ -47,7 +47,8 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
             Stage::Max => {
                 let top = order_value(state[MAX]);
                 let gap = f32::from_bits(step[record + step::SAMPLE_MIN_P]);
-                state.fill(0);
+                (state[MAX], state[PREFIX]) = (0, 0);
+                put_wide(&mut state[ABOVE..], 0);
                 state[CUT] = order_key(top + gap).max(order_key(FLOOR));
                 state[RANK] = step[record + step::SAMPLE_TOP_K];
                 state[TOP] = top.to_bits();

@@ -1,0 +1,147 @@
+//! The programs `twoclock selftest` and `twoclock dump-shaders`: what a small model asks for is compared,
+//! what computes something else is noticed, and shaders are files.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot set its scene has nothing else to say"
+)]
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use twoclock::selftest::loads::{limits, load, serve_all_kinds};
+use twoclock::selftest::models;
+use twoclock_core::runner::RunnerOptions;
+use twoclock_shaders::cpu::{Bound, CpuExecutor};
+use twoclock_shaders::kernel::KernelKey;
+use twoclock_shaders::twin::TwinExecutor;
+
+fn model() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/gguf/Q4_0.gguf")
+}
+
+/// Runs the program; gives its standard output or error.
+fn twoclock(arguments: &[&str]) -> Result<String, String> {
+    let home = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_twoclock"))
+        .env("TWOCLOCK_HOME", home.path())
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    match output.status.success() {
+        true => Ok(text(output.stdout)),
+        false => Err(text(output.stderr)),
+    }
+}
+
+#[test]
+fn what_a_model_asks_for_is_compared() {
+    let file = model();
+    let file = file.to_str().unwrap();
+    let text = twoclock(&["selftest", "-m", file, "--json"]).unwrap();
+    let found: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(found["passed"], true, "{text}");
+    assert_eq!(found["same_tokens"], "bits", "{text}");
+    let subject = &found["subjects"][0];
+    assert_eq!(subject["not_compared"].as_array().unwrap().len(), 0);
+    assert!(subject["regimes"]["values"].as_u64().unwrap() > 1000);
+    let kernels = found["kernels"].as_object().unwrap();
+    for kernel in [
+        "matmul",
+        "attention_decode",
+        "attention_prefill",
+        "kv_copy",
+        "pool_sum",
+        "sample_scan",
+    ] {
+        assert!(kernels[kernel]["words"].as_u64().unwrap() > 0, "{kernel}");
+    }
+}
+
+#[test]
+fn models_for_the_test_can_be_made() {
+    let all = models::all().unwrap();
+    assert!(all.len() > 20);
+    for subject in all.iter().chain(&models::defaults().unwrap()) {
+        let narrow = subject.checkpoint.narrowed().unwrap();
+        assert!(narrow.metadata.parameters < 20_000_000, "{}", subject.name);
+    }
+}
+
+/// A reference whose residual sum is off in one place.
+fn wrong(_: &KernelKey, _: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
+    assert!(grid.iter().all(|&n| n > 0));
+    bound.f32s_mut(1)[0] += 0.5;
+}
+
+#[test]
+fn what_computes_something_else_is_noticed() {
+    let subject = &models::defaults().unwrap()[0];
+    let narrow = subject.checkpoint.narrowed().unwrap();
+    let serve = |device: CpuExecutor| {
+        let (twin, agreements) = TwinExecutor::new(device);
+        let config = limits(&narrow, 12);
+        let mut core = load(twin, &narrow, config, RunnerOptions::default()).unwrap();
+        serve_all_kinds(&mut core, 12).unwrap();
+        let faults = agreements.borrow();
+        let faults = faults.iter().filter(|(_, a)| a.fault.is_some());
+        faults.map(|(key, _)| key.kernel).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(serve(CpuExecutor::default()), BTreeSet::new());
+    let broken = CpuExecutor::default().with_kernel("residual", wrong);
+    assert_eq!(serve(broken), BTreeSet::from(["residual"]));
+}
+
+#[test]
+fn shaders_are_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("shaders");
+    let file = model();
+    let arguments = [
+        "dump-shaders",
+        "-m",
+        file.to_str().unwrap(),
+        "--for",
+        "gpu",
+        "--spirv",
+        folder.to_str().unwrap(),
+    ];
+    twoclock(&arguments).unwrap();
+    let manifest = std::fs::read(folder.join("manifest.json")).unwrap();
+    let manifest: Vec<Value> = serde_json::from_slice(&manifest).unwrap();
+    let bodies: BTreeSet<_> = manifest
+        .iter()
+        .map(|v| v["body"].as_str().unwrap())
+        .collect();
+    assert!(
+        bodies.contains("matmul_gemv") && bodies.contains("matmul_tile"),
+        "{bodies:?}"
+    );
+    assert!(!bodies.contains("matmul_row"), "{bodies:?}");
+    for variant in &manifest {
+        let wgsl = folder.join(variant["wgsl"].as_str().unwrap());
+        assert!(std::fs::read_to_string(wgsl).unwrap().contains("fn main"));
+        let spirv = std::fs::read(folder.join(variant["spirv"].as_str().unwrap())).unwrap();
+        assert_eq!(spirv[..4], 0x0723_0203u32.to_le_bytes());
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_refused() {
+    let refused = |arguments: &[&str], because: &str| {
+        let said = twoclock(arguments).unwrap_err();
+        assert!(said.contains(because), "{said}");
+    };
+    refused(&["selftest", "--device", "cpu"], "compared with");
+    refused(&["selftest", "--all", "-m", "x"], "cannot be used with");
+    refused(&["selftest", "-m", "no-such-model"], "no-such-model");
+    refused(&["dump-shaders"], "<DIR>");
+    refused(&["dump-shaders", "--for", "gpu", "x"], "--model");
+    let file = model();
+    let file = file.to_str().unwrap();
+    // A folder below a file.
+    let below = format!("{file}/shaders");
+    refused(&["dump-shaders", &below], "cannot be written");
+}
