@@ -1,11 +1,13 @@
-//! Shapes of published models by name, and from files, for what needs no weights of them.
+//! Shapes of published models by name, and from files, for what needs no weights of them, and models of
+//! random weights.
 
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use twoclock_core::config::ModelConfig;
-use twoclock_core::weights::model_config_of_json;
+use twoclock_core::weights::names::is_router;
+use twoclock_core::weights::{Checkpoint, DType, WeightsError, model_config_of_json};
 
 use crate::text_input::read_text;
 
@@ -51,6 +53,34 @@ pub fn find(reference: &str) -> anyhow::Result<ModelConfig> {
         }
     };
     model_config_of_json(&json).with_context(|| format!("{reference} describes no model"))
+}
+
+/// Random weights of a shape, in a type by GGUF's name.
+///
+/// # Errors
+/// No such shape or type.
+pub fn dummy(shape: &str, format: &str) -> anyhow::Result<Checkpoint> {
+    let mut dtypes = DType::ALL.into_iter();
+    let dtype = dtypes.find(|dtype| dtype.name().eq_ignore_ascii_case(format));
+    let dtype = dtype.with_context(|| {
+        let names = DType::ALL.map(|dtype| dtype.name().to_lowercase());
+        format!(
+            "there are no weights in {format:?}, but in {}",
+            names.join(", ")
+        )
+    })?;
+    Ok(random(find(shape)?, shape, dtype)?)
+}
+
+/// Random weights of one type; routers of experts in singles, as files have them.
+///
+/// # Errors
+/// A shape that cannot be.
+pub fn random(config: ModelConfig, name: &str, dtype: DType) -> Result<Checkpoint, WeightsError> {
+    Checkpoint::dummy(config, name, |tensor| match is_router(tensor) {
+        true => DType::F32,
+        false => dtype,
+    })
 }
 
 #[cfg(test)]

@@ -121,6 +121,35 @@ fn figures_of_random_weights_and_a_plot() {
     assert!(svg.contains("prefill of 70 tokens"));
 }
 
+/// What is for GPU hosts, with a model that a software driver can bear.
+#[cfg(unix)]
+#[test]
+fn the_report_of_a_host_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("gpu-report.sh");
+    let output = Command::new("bash")
+        .arg(script)
+        .arg(env!("CARGO_BIN_EXE_twoclock"))
+        .arg(folder.path())
+        .env("TWOCLOCK_REPORT_SMALL", "1")
+        .output()
+        .unwrap();
+    let page = std::fs::read_to_string(folder.path().join("report.txt")).unwrap();
+    assert!(output.status.success(), "{page}");
+    let json = std::fs::read(folder.path().join("report.json")).unwrap();
+    let json: Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(json["selftest"]["passed"], true, "{page}");
+    let parts = json["parts"].as_array().unwrap();
+    assert!(parts.len() == 3 && parts.iter().all(|part| part["status"] == 0));
+    let bench = &json["bench"];
+    for (list, most) in [("prefill", 2), ("parallel", 2)] {
+        let rates = bench[list].as_array().unwrap();
+        assert_eq!(rates.len(), most);
+        assert!(rates.iter().all(|rate| number(rate, "tok_s") > 0.0));
+    }
+    assert!(number(&bench["ceilings"], "dispatch_s") > 0.0);
+}
+
 #[test]
 fn what_cannot_be_measured_is_refused() {
     let refused = |arguments: &[&str], because: &str| {

@@ -39,7 +39,8 @@ What the figures are (names of --json):
                        was seen: of multiply-adds on registers in f32, or of a product of the model alone
   best_gemv_fraction   time of a decode step's matrix products, were each as fast a byte as the fastest
                        of its variant (body, format) is by itself, of the time a token takes
-Figures that cannot be had here are null.";
+Figures that cannot be had here are null. Of several prompts and numbers of requests, all are in
+prefill and in parallel.";
 
 /// What is measured.
 #[derive(Debug, Args)]
@@ -67,12 +68,12 @@ pub struct BenchArgs {
         requires = "model_config"
     )]
     pub weight_format: String,
-    /// Requests served together for parallel_tok_s; 1 leaves it out.
-    #[arg(long, value_name = "P", default_value_t = 8, value_parser = count(1, 4096))]
-    pub parallel: usize,
-    /// Tokens of the prompt for prefill_tok_s.
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = count(1, 1 << 20))]
-    pub prompt: usize,
+    /// Requests served together for parallel_tok_s, of several numbers the first; 1 leaves it out.
+    #[arg(long, value_name = "P,Q,…", value_delimiter = ',', default_value = "8", value_parser = count(1, 4096))]
+    pub parallel: Vec<usize>,
+    /// Tokens of the prompt for prefill_tok_s, of several numbers the first.
+    #[arg(long, value_name = "N,M,…", value_delimiter = ',', default_value = "512", value_parser = count(1, 1 << 20))]
+    pub prompt: Vec<usize>,
     /// Tokens drawn of each request for decode_tok_s and parallel_tok_s.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = count(2, 1 << 20))]
     pub tokens: usize,
@@ -82,12 +83,18 @@ pub struct BenchArgs {
     /// Measured runs, of which the median counts; one unmeasured goes before.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count(1, 1000))]
     pub repeat: usize,
+    /// Time the matrix products of steps of 8 and 32 tokens too.
+    #[arg(long)]
+    pub regimes: bool,
     /// Leave out the first tokens of fresh processes.
     #[arg(long)]
     pub no_first_token: bool,
     /// Print one JSON object instead of text.
     #[arg(long)]
     pub json: bool,
+    /// Write that object into a file, whatever is printed.
+    #[arg(long, value_name = "FILE")]
+    pub json_to: Option<PathBuf>,
     /// Draw where prefill, decode and the products alone stand under the roof, as .svg or .png.
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,

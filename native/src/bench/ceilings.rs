@@ -39,9 +39,15 @@ pub struct Ceilings {
     pub copy: f64,
     /// Operations a second of multiply-adds in single precision, on registers.
     pub fma: f64,
+    /// Seconds a dispatch takes that does nothing and waits for the one before it.
+    pub dispatch: f64,
+    /// As `dispatch`, where it waits for none of the seven before it.
+    pub free_dispatch: f64,
+    /// Seconds from launching nothing to reading four bytes of it.
+    pub round_trip: f64,
     /// The matrix products of a decode step.
     pub gemv: Vec<Product>,
-    /// The matrix products of a prefill step.
+    /// The matrix products of longer steps.
     pub gemm: Vec<Product>,
 }
 
@@ -75,11 +81,19 @@ impl Ceilings {
 pub fn measure<E: Executor>(
     executor: &mut KeepingExecutor<E>,
     decode: &[Launched],
-    prefill: (&[Launched], usize),
+    longer: &[(Vec<Launched>, usize)],
 ) -> Result<Ceilings, ExecutorError> {
+    let mut gemm = Vec::new();
+    for (step, tokens) in longer {
+        gemm.extend(products(executor, step, *tokens)?);
+    }
+    let [dispatch, free_dispatch, round_trip] = dispatches(executor)?;
     Ok(Ceilings {
         gemv: products(executor, decode, 1)?,
-        gemm: products(executor, prefill.0, prefill.1)?,
+        gemm,
+        dispatch,
+        free_dispatch,
+        round_trip,
         copy: copy(executor)?,
         fma: fma(executor)?,
     })
@@ -160,6 +174,28 @@ fn copy<E: Executor>(executor: &mut KeepingExecutor<E>) -> Result<f64, ExecutorE
     executor.destroy_buffer(src);
     executor.destroy_buffer(dst);
     Ok(2.0 * bytes as f64 / seconds?)
+}
+
+/// What a dispatch and a round trip cost, whatever they do.
+fn dispatches<E: Executor>(executor: &mut KeepingExecutor<E>) -> Result<[f64; 3], ExecutorError> {
+    const MANY: usize = 512;
+    let bytes = u64::from(4 * LANES);
+    let buffers: Vec<_> = (0..8)
+        .map(|_| executor.create_buffer("nothing", bytes))
+        .collect::<Result<_, _>>()?;
+    let nothing = |i: usize| -> Command {
+        let y = Slice::whole(buffers[i % buffers.len()], bytes);
+        fma_rate::dispatch(FmaRateParams { rounds: 0 }, y).into()
+    };
+    let same: Vec<Command> = (0..MANY).map(|_| nothing(0)).collect();
+    let others: Vec<Command> = (0..MANY).map(nothing).collect();
+    let one = executor.once(&same[..1], buffers[0])?;
+    let same = executor.time(&same, buffers[0])?;
+    let others = executor.time(&others, buffers[0])?;
+    for buffer in buffers {
+        executor.destroy_buffer(buffer);
+    }
+    Ok([same / MANY as f64, others / MANY as f64, one])
 }
 
 fn fma<E: Executor>(executor: &mut KeepingExecutor<E>) -> Result<f64, ExecutorError> {

@@ -20,14 +20,14 @@ pub struct Figures {
     pub class: &'static str,
     /// Type of keys and values.
     pub kv_dtype: &'static str,
-    /// Tokens of the prompt, tokens drawn, requests together.
-    pub sizes: [usize; 3],
-    /// Tokens a second.
-    pub prefill_tok_s: f64,
+    /// Tokens drawn of a request.
+    pub tokens: usize,
+    /// Tokens a second by tokens of the prompt; there is one.
+    pub prefill: Vec<(usize, f64)>,
     /// Tokens a second.
     pub decode_tok_s: f64,
-    /// Tokens a second of all; `None` where one alone was served.
-    pub parallel_tok_s: Option<f64>,
+    /// Tokens a second of all, by requests together.
+    pub parallel: Vec<(usize, f64)>,
     /// Seconds.
     pub load_s: f64,
     /// In fresh processes, cold and warm.
@@ -62,7 +62,10 @@ impl Figures {
 
     /// Operations a second of prefill.
     pub fn prefill_flops(&self) -> f64 {
-        self.needs[1] * self.prefill_tok_s / self.sizes[0] as f64
+        {
+            let (prompt, rate) = self.prefill[0];
+            self.needs[1] * rate / prompt as f64
+        }
     }
 
     /// Share of the operations a second that were seen.
@@ -85,9 +88,9 @@ impl Figures {
             products.iter().map(product).collect()
         };
         json!({
-            "prefill_tok_s": self.prefill_tok_s,
+            "prefill_tok_s": self.prefill[0].1,
             "decode_tok_s": self.decode_tok_s,
-            "parallel_tok_s": self.parallel_tok_s,
+            "parallel_tok_s": self.parallel.first().map(|(_, rate)| rate),
             "load_s": self.load_s,
             "first_token_cold_s": first(0),
             "first_token_warm_s": first(1),
@@ -106,12 +109,19 @@ impl Figures {
             "device": self.device,
             "class": self.class,
             "kv_cache_dtype": self.kv_dtype,
-            "prompt": self.sizes[0],
-            "tokens": self.sizes[1],
-            "parallel": self.sizes[2],
+            "tokens": self.tokens,
+            "prefill": self.prefill.iter().map(|(prompt, rate)| json!({
+                "prompt": prompt, "tok_s": rate,
+            })).collect::<Vec<_>>(),
+            "parallel": self.parallel.iter().map(|(requests, rate)| json!({
+                "requests": requests, "tok_s": rate,
+            })).collect::<Vec<_>>(),
             "ceilings": {
                 "copy_bytes_s": self.ceilings.copy,
                 "fma_flops": self.ceilings.fma,
+                "dispatch_s": self.ceilings.dispatch,
+                "free_dispatch_s": self.ceilings.free_dispatch,
+                "round_trip_s": self.ceilings.round_trip,
                 "best_gemv_bytes_s": self.ceilings.best_gemv(),
                 "best_flops": self.ceilings.best_flops(),
                 "gemv": products(&self.ceilings.gemv),
@@ -122,7 +132,7 @@ impl Figures {
 
     /// For people.
     pub fn as_text(&self) -> String {
-        let [prompt, tokens, parallel] = self.sizes;
+        let tokens = self.tokens;
         let ceilings = &self.ceilings;
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
         let mut text = format!(
@@ -132,15 +142,17 @@ impl Figures {
         let mut line = |name: &str, value: String, remark: String| {
             let _ = writeln!(text, "  {name:13} {value:>13}  {remark}");
         };
-        line(
-            "prefill",
-            format!("{} tok/s", digits(self.prefill_tok_s)),
-            format!(
-                "{prompt} tokens; {} GFLOP/s, {} of the best seen",
-                digits(self.prefill_flops() / 1e9),
-                percent(self.flops_fraction())
-            ),
-        );
+        for (i, (prompt, rate)) in self.prefill.iter().enumerate() {
+            let remark = match i {
+                0 => format!(
+                    "{prompt} tokens; {} GFLOP/s, {} of the best seen",
+                    digits(self.prefill_flops() / 1e9),
+                    percent(self.flops_fraction())
+                ),
+                _ => format!("{prompt} tokens"),
+            };
+            line("prefill", format!("{} tok/s", digits(*rate)), remark);
+        }
         line(
             "decode",
             format!("{} tok/s", digits(self.decode_tok_s)),
@@ -151,12 +163,12 @@ impl Figures {
                 percent(self.best_gemv_fraction())
             ),
         );
-        if let Some(rate) = self.parallel_tok_s {
+        for (requests, rate) in &self.parallel {
             line(
                 "parallel",
-                format!("{} tok/s", digits(rate)),
+                format!("{} tok/s", digits(*rate)),
                 format!(
-                    "{parallel} requests together: {} times one",
+                    "{requests} requests together: {} times one",
                     digits(rate / self.decode_tok_s)
                 ),
             );
@@ -199,29 +211,37 @@ impl Figures {
         }
         let _ = writeln!(
             text,
-            "\nAlone: copy {} GB/s, multiply-adds {} GFLOP/s; matrix products:\n  \
-             {:44} {:>14} {:>6} {:>5} {:>9} {:>7} {:>8}",
+            "\nAlone: copy {} GB/s, multiply-adds {} GFLOP/s; a dispatch {} µs behind another, {} µs \
+             beside;\n{} µs from a launch to its bytes; matrix products:\n  \
+             {:44} {:>14} {:>6} {:>5} {:>9} {:>7} {:>8} {:>8} {:>7}",
             digits(ceilings.copy / 1e9),
             digits(ceilings.fma / 1e9),
+            digits(1e6 * ceilings.dispatch),
+            digits(1e6 * ceilings.free_dispatch),
+            digits(1e6 * ceilings.round_trip),
             "kernel",
             "rows × columns",
             "tokens",
             "count",
             "ms",
             "GB/s",
-            "GFLOP/s"
+            "GFLOP/s",
+            "of copy",
+            "of fma"
         );
         for p in ceilings.gemv.iter().chain(&ceilings.gemm) {
             let _ = writeln!(
                 text,
-                "  {:44} {:>14} {:>6} {:>5} {:>9.3} {:>7} {:>8}",
+                "  {:44} {:>14} {:>6} {:>5} {:>9.3} {:>7} {:>8} {:>8} {:>7}",
                 p.name,
                 format!("{} × {}", p.matrix[0], p.matrix[1]),
                 p.tokens,
                 p.count,
                 1e3 * p.seconds,
                 digits(p.bandwidth / 1e9),
-                digits(p.flops / 1e9)
+                digits(p.flops / 1e9),
+                percent(p.bandwidth / ceilings.copy),
+                percent(p.flops / ceilings.fma)
             );
         }
         text

@@ -175,6 +175,22 @@ impl<E: Executor> KeepingExecutor<E> {
         Ok(shortest)
     }
 
+    /// Seconds from launching these commands once to having read of `last`, the shortest of some.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn once(&mut self, commands: &[Command], last: BufferId) -> Result<f64, ExecutorError> {
+        let program = Program::new("once", commands.to_vec());
+        let mut shortest = f64::INFINITY;
+        for _ in 0..10 {
+            let start = Instant::now();
+            self.inner.launch(&program, &StepArgs::default())?;
+            block_on(self.inner.read(last, 0..4))?;
+            shortest = shortest.min(start.elapsed().as_secs_f64());
+        }
+        Ok(shortest)
+    }
+
     /// Seconds that a launched dispatch takes, in the mean of these.
     ///
     /// # Errors

@@ -14,13 +14,11 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use pollster::block_on;
-use twoclock_core::config::ModelConfig;
 use twoclock_core::engine::EngineCore;
 use twoclock_core::runner::{ModelRunner, RunnerOptions};
 use twoclock_core::sched::{CostModel, Hardware, ModelShape, SchedulerConfig, SequenceLoad};
 use twoclock_core::types::SamplingParams;
-use twoclock_core::weights::names::is_router;
-use twoclock_core::weights::{Checkpoint, DType, WeightsError};
+use twoclock_core::weights::Checkpoint;
 use twoclock_shaders::executor::Executor;
 use twoclock_shaders::gpu::Counters;
 use twoclock_shaders::recording::{Launched, RecordingExecutor};
@@ -54,7 +52,7 @@ pub fn checkpoint(args: &BenchArgs, models: &Models<'_>) -> anyhow::Result<Check
             bail!("--load-format dummy takes the shape from --model-config, not a model")
         }
         (Some(model), _) => models.find(model)?.open()?,
-        (None, Some(shape)) => dummy(shape, &args.weight_format)?,
+        (None, Some(shape)) => model_shapes::dummy(shape, &args.weight_format)?,
         (None, None) => bail!("neither a model nor a --model-config is given"),
     };
     let mut checkpoint = checkpoint;
@@ -62,34 +60,6 @@ pub fn checkpoint(args: &BenchArgs, models: &Models<'_>) -> anyhow::Result<Check
         checkpoint.quantize(quantization)?;
     }
     Ok(checkpoint)
-}
-
-/// Random weights of a shape, in a type by GGUF's name.
-///
-/// # Errors
-/// No such shape or type.
-pub fn dummy(shape: &str, format: &str) -> anyhow::Result<Checkpoint> {
-    let mut dtypes = DType::ALL.into_iter();
-    let dtype = dtypes.find(|dtype| dtype.name().eq_ignore_ascii_case(format));
-    let dtype = dtype.with_context(|| {
-        let names = DType::ALL.map(|dtype| dtype.name().to_lowercase());
-        format!(
-            "there are no weights in {format:?}, but in {}",
-            names.join(", ")
-        )
-    })?;
-    Ok(random(model_shapes::find(shape)?, shape, dtype)?)
-}
-
-/// Random weights of one type; routers of experts in singles, as files have them.
-///
-/// # Errors
-/// A shape that cannot be.
-pub fn random(config: ModelConfig, name: &str, dtype: DType) -> Result<Checkpoint, WeightsError> {
-    Checkpoint::dummy(config, name, |tensor| match is_router(tensor) {
-        true => DType::F32,
-        false => dtype,
-    })
 }
 
 /// Measures, and gives what to print.
@@ -114,6 +84,10 @@ pub fn run(
     if let Some(path) = &args.plot {
         picture::write(&plot::Roofline(&figures), path)?;
     }
+    if let Some(path) = &args.json_to {
+        let text = format!("{:#}\n", figures.as_json());
+        fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))?;
+    }
     Ok(match args.json {
         true => format!("{:#}\n", figures.as_json()),
         false => figures.as_text(),
@@ -124,17 +98,19 @@ pub fn run(
 fn limits(args: &BenchArgs, model: &Checkpoint) -> anyhow::Result<SchedulerConfig> {
     let defaults = SchedulerConfig::default();
     let decoded = SHORT_PROMPT + args.tokens;
-    let longest = (args.prompt + 1).max(decoded);
+    let most = |of: &[usize]| of.iter().copied().max().unwrap_or(1);
+    let parallel = most(&args.parallel);
+    let longest = (most(&args.prompt) + 1).max(decoded);
     let most = model.config.max_position_embeddings;
     if longest > most {
         bail!("sequences of {longest} tokens are asked for, but the model was made for {most}");
     }
     let blocks = |tokens: usize| tokens.div_ceil(defaults.block_size);
     // Steps in flight hold a block more.
-    let of_many = args.parallel * (blocks(decoded) + 1);
+    let of_many = parallel * (blocks(decoded) + 1);
     Ok(SchedulerConfig {
-        max_num_seqs: args.parallel,
-        max_num_batched_tokens: args.max_num_batched_tokens.max(args.parallel),
+        max_num_seqs: parallel,
+        max_num_batched_tokens: args.max_num_batched_tokens.max(parallel),
         max_model_len: longest,
         num_blocks: 2 + of_many.max(blocks(longest) + 1),
         enable_prefix_caching: false,
@@ -200,18 +176,9 @@ fn measure(
     let load_s = begin.elapsed().as_secs_f64();
     report.detail(&format!("loaded in {load_s:.2} s"));
     let seed = &mut 7;
-    let prompt = Load {
-        requests: 1,
-        prompt: args.prompt,
-        tokens: 1,
-    };
     let decode = Load {
         tokens: args.tokens,
         ..ONE_TOKEN
-    };
-    let parallel = Load {
-        requests: args.parallel,
-        ..decode
     };
     let mut runs = |core: &mut Core, load: Load, of: fn(&Load, &serving::Served) -> f64| {
         // The first of a kind compiles.
@@ -224,27 +191,42 @@ fn measure(
         anyhow::Ok(rates[rates.len() / 2])
     };
     let drawn = |_: &Load, served: &serving::Served| served.tokens as f64 / served.rest;
-    let prefill_tok_s = runs(&mut core, prompt, |load, served| {
-        load.prompt as f64 / served.first
-    })?;
-    report.detail(&format!("prefill: {prefill_tok_s:.1} tokens/s"));
+    let mut prefill = Vec::new();
+    for &prompt in &args.prompt {
+        let load = Load {
+            prompt,
+            ..ONE_TOKEN
+        };
+        let rate = runs(&mut core, load, |load, served| {
+            load.prompt as f64 / served.first
+        })?;
+        report.detail(&format!("prefill of {prompt}: {rate:.1} tokens/s"));
+        prefill.push((prompt, rate));
+    }
     let decode_tok_s = runs(&mut core, decode, drawn)?;
     report.detail(&format!("decode: {decode_tok_s:.1} tokens/s"));
-    let parallel_tok_s = match args.parallel {
-        1 => None,
-        _ => Some(runs(&mut core, parallel, drawn)?),
-    };
+    let mut parallel = Vec::new();
+    for &requests in args.parallel.iter().filter(|&&requests| requests > 1) {
+        let load = Load { requests, ..decode };
+        let rate = runs(&mut core, load, drawn)?;
+        report.detail(&format!("{requests} together: {rate:.1} tokens/s"));
+        parallel.push((requests, rate));
+    }
     let peak_rss_bytes = peak_rss();
     core.runner().executor().inner().save_pipelines();
 
     let counted = counted(args, checkpoint, &mut core, decode)?;
     let decode_step = kept(&mut core, SHORT_PROMPT, 2)?;
-    let prompt_step = kept(&mut core, args.prompt.min(args.max_num_batched_tokens), 1)?;
+    let mut longer = Vec::new();
+    let regimes: &[usize] = if args.regimes { &[8, 32] } else { &[] };
+    for tokens in regimes.iter().chain(args.prompt.first()) {
+        let tokens = *tokens.min(&args.max_num_batched_tokens);
+        longer.push((kept(&mut core, tokens, 1)?, tokens));
+    }
     let gpu_bytes = core.runner().executor().inner().buffer_bytes();
     let plan = core.runner().memory_plan().clone();
-    let step_tokens = args.prompt.min(args.max_num_batched_tokens);
     let executor = core.runner_mut().executor_mut();
-    let ceilings = ceilings::measure(executor, &decode_step, (&prompt_step, step_tokens))?;
+    let ceilings = ceilings::measure(executor, &decode_step, &longer)?;
     let device = core.runner().executor().inner().to_string();
     drop(core);
 
@@ -274,10 +256,10 @@ fn measure(
         device,
         class: plan.numerics.name(),
         kv_dtype: plan.kv_dtype.name(),
-        sizes: [args.prompt, args.tokens, args.parallel],
-        prefill_tok_s,
+        tokens: args.tokens,
+        prefill,
         decode_tok_s,
-        parallel_tok_s,
+        parallel,
         load_s,
         first_token,
         gpu_bytes,
@@ -287,7 +269,7 @@ fn measure(
         counted,
         needs: [
             of(1, SHORT_PROMPT + args.tokens / 2).bytes,
-            of(args.prompt, 0).flops,
+            of(args.prompt[0], 0).flops,
         ],
         ceilings,
     })

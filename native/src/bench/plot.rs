@@ -38,7 +38,7 @@ impl Roofline<'_> {
         let f = self.0;
         let product = |p: &Product| (p.flops / p.bandwidth, p.flops);
         let step = |tokens: f64, rate: f64| {
-            let flops = f.needs[1] / f.sizes[0] as f64 * tokens;
+            let flops = f.needs[1] / f.prefill[0].0 as f64 * tokens;
             (flops / f.needs[0], flops * rate / tokens)
         };
         let prefill = (f.needs[1] / f.needs[0], f.prefill_flops());
@@ -47,7 +47,10 @@ impl Roofline<'_> {
                 "decode, one request".to_owned(),
                 vec![step(1.0, f.decode_tok_s)],
             ),
-            (format!("prefill of {} tokens", f.sizes[0]), vec![prefill]),
+            (
+                format!("prefill of {} tokens", f.prefill[0].0),
+                vec![prefill],
+            ),
             (
                 "products of a decode step".to_owned(),
                 f.ceilings.gemv.iter().map(product).collect(),
@@ -57,10 +60,9 @@ impl Roofline<'_> {
                 f.ceilings.gemm.iter().map(product).collect(),
             ),
         ];
-        if let Some(rate) = f.parallel_tok_s {
-            let together = f.sizes[2] as f64;
+        for &(together, rate) in &f.parallel {
             let name = format!("decode, {together} requests");
-            points.insert(1, (name, vec![step(together, rate)]));
+            points.push((name, vec![step(together as f64, rate)]));
         }
         points
     }

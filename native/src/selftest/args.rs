@@ -1,5 +1,7 @@
 //! What the `selftest` command takes. Owns its help; knows nothing of what is done.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use twoclock_core::runner::{ComputeDtype, KvCacheDtype};
 
@@ -41,6 +43,9 @@ pub struct SelftestArgs {
     /// Print one JSON object instead of text.
     #[arg(long)]
     pub json: bool,
+    /// Write that object into a file, whatever is printed.
+    #[arg(long, value_name = "FILE")]
+    pub json_to: Option<PathBuf>,
     /// Number of a device in `twoclock devices`; the best one where absent.
     #[arg(long, value_name = "N")]
     pub device: Option<DeviceChoice>,

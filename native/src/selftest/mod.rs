@@ -112,6 +112,11 @@ pub fn run(
         drop(executor);
         findings.perf = perf::measure(args, &subjects[0].checkpoint)?;
     }
+    if let Some(path) = &args.json_to {
+        let text = format!("{:#}\n", findings.as_json());
+        std::fs::write(path, text)
+            .with_context(|| format!("{} cannot be written", path.display()))?;
+    }
     let text = match args.json {
         true => format!("{:#}\n", findings.as_json()),
         false => findings.as_text(),

@@ -8,8 +8,7 @@ use twoclock_core::runner::KvCacheDtype;
 use twoclock_core::weights::{Checkpoint, DType, model_config_of_json};
 use twoclock_shaders::kernels::kv::KvDtype;
 
-use crate::bench::random;
-use crate::model_shapes;
+use crate::model_shapes::{self, random};
 
 /// What is tested as one.
 #[derive(Clone, Debug)]
