@@ -121,6 +121,9 @@ Longer texts are scored in windows of the context.")]
         /// Print one JSON object instead of text.
         #[arg(long)]
         json: bool,
+        /// With --json: each token's log-probability too.
+        #[arg(long, requires = "json")]
+        logprobs: bool,
         /// How the model is run.
         #[command(flatten)]
         engine: EngineArgs,

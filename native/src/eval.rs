@@ -10,10 +10,12 @@ use twoclock_core::types::SamplingParams;
 use crate::engine::HostEngine;
 
 /// How a text was predicted.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
     /// Tokens that were predicted: all but the first of each window.
     pub tokens: usize,
+    /// Their log-probabilities, natural logarithm.
+    pub logprobs: Vec<f32>,
     /// Mean negative log-probability of one, natural logarithm.
     pub nll: f64,
 }
@@ -24,9 +26,13 @@ impl Evaluation {
         self.nll.exp()
     }
 
-    /// For programs.
-    pub fn as_json(&self) -> Value {
-        json!({"tokens": self.tokens, "nll": self.nll, "ppl": self.ppl()})
+    /// For programs, with each token's log-probability or without.
+    pub fn as_json(&self, logprobs: bool) -> Value {
+        let mut all = json!({"tokens": self.tokens, "nll": self.nll, "ppl": self.ppl()});
+        if logprobs {
+            all["logprobs"] = json!(self.logprobs);
+        }
+        all
     }
 }
 
@@ -52,7 +58,7 @@ pub fn evaluate(
         prompt_logprobs: Some(0),
         ..SamplingParams::default()
     };
-    let (mut tokens, mut nll) = (0, 0.0);
+    let mut all = Vec::new();
     // The last window may be one token long, of which nothing can be predicted.
     for part in ids.chunks(window).filter(|part| part.len() > 1) {
         let id = engine.add_request(Prompt::TokenIds(part.to_vec()), params.clone())?;
@@ -63,22 +69,22 @@ pub fn evaluate(
                 if output.request_id != id {
                     continue;
                 }
-                tokens += output.prompt_logprobs.len();
-                let logprobs = output.prompt_logprobs.iter();
-                nll -= logprobs.map(|l| f64::from(l.logprob)).sum::<f64>();
+                all.extend(output.prompt_logprobs.iter().map(|l| l.logprob));
                 if let Some(ended) = output.finished {
                     ended.map_err(Error::from)?;
                     finished = true;
                 }
             }
-            progress(tokens, ids.len());
+            progress(all.len(), ids.len());
         }
     }
+    let nll = -all.iter().copied().map(f64::from).sum::<f64>();
     if nll.is_nan() {
         bail!("the weights or the device produced logits that are not numbers");
     }
     Ok(Evaluation {
-        tokens,
-        nll: nll / tokens as f64,
+        tokens: all.len(),
+        nll: nll / all.len() as f64,
+        logprobs: all,
     })
 }

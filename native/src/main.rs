@@ -101,6 +101,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             model,
             text,
             json,
+            logprobs,
             engine,
         } => {
             let text = read_text(text)?;
@@ -123,7 +124,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             engine.core().runner().executor().save_pipelines();
             let evaluation = evaluation?;
             if *json {
-                output::print(&format!("{}\n", evaluation.as_json()))?;
+                output::print(&format!("{}\n", evaluation.as_json(*logprobs)))?;
             } else {
                 output::print(&format!(
                     "{} tokens, {:.5} nats each, perplexity {:.4}\n",

@@ -34,8 +34,8 @@ fn main(
   if (expert >= p.experts) { return; }
   let input = pair / p.share;
   let first_row = ROWS * LANES * group.y;
-  // ROWS, but out of the compiler's sight: see matmul_row.wgsl.
-  let rows = ROWS + select(p.groups >> 30u, 0u, UNROLL == 1u);
+  // A count that the compiler cannot foresee: see matmul_row.wgsl.
+  let rows = select(min(ROWS, (p.rows - first_row + LANES - 1u) / LANES), ROWS, UNROLL == 1u);
 
   var a: array<f32, ROWS>;
   var total: array<f32, ROWS>;

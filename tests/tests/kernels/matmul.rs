@@ -158,12 +158,11 @@ const SUPER_SHAPES: [(usize, usize); 3] = [(7, 256), (65, 1280), (192, 768)];
 const TOKENS: [usize; 10] = [1, 2, 3, 7, 8, 9, 34, 64, 65, 130];
 
 fn check(dtype: DType, shapes: &[(usize, usize)]) {
-    check_in(ActFormat::F32, dtype, shapes);
+    check_in(ActFormat::F32, dtype, shapes, &Regime::all(gpu().caps()));
 }
 
-fn check_in(act_format: ActFormat, dtype: DType, shapes: &[(usize, usize)]) {
+fn check_in(act_format: ActFormat, dtype: DType, shapes: &[(usize, usize)], regimes: &[Regime]) {
     let caps = gpu().caps().clone();
-    let regimes = Regime::all(&caps);
     for &(rows, k) in shapes {
         let problem = Problem::new((rows * k) as u64, dtype, act_format, (rows, k), 130);
         let what = |regime: Regime, n: usize| {
@@ -187,7 +186,7 @@ fn check_in(act_format: ActFormat, dtype: DType, shapes: &[(usize, usize)]) {
         // The same bits for every number of tokens, regime and body.
         for n in TOKENS {
             let expected = &all[..n * (rows + SLACK)];
-            for &regime in &regimes {
+            for &regime in regimes {
                 let chosen = [DeviceKind::Cpu, DeviceKind::Gpu].iter().any(|&kind| {
                     let caps = Caps {
                         kind,
@@ -291,31 +290,56 @@ fn iq4_xs_all_regimes_same_bits() {
 /// Every way of reading codes and of scaling them, over whole numbers as singles and as bytes.
 #[test]
 fn every_format_over_bytes_same_bits() {
+    use DType::{BF16, F16, F32, Iq4Nl, Q2K, Q3K, Q4_0, Q4_1, Q5_1, Q6K, Q8_0};
+    let all = Regime::all(gpu().caps());
+    // The others differ in numbers, or in what singles show as well: one body for each arithmetic.
+    let few: Vec<Regime> = [1, 34]
+        .map(|tokens| Regime::choose(&cpu_caps(), tokens))
+        .into_iter()
+        .chain([Regime::Gemv { tokens: 1 }])
+        .collect();
     for dtype in DType::ALL {
-        let shapes: &[_] = match dtype.block_elements() {
-            256 => &[(65, 1280)],
-            _ => &[(65, 320)],
+        let regimes = match dtype {
+            F32 | Q8_0 | Q4_0 | Q5_1 | Q2K | Q3K | Q6K | Iq4Nl => &all,
+            F16 | BF16 => continue,
+            _ => &few,
         };
-        check_in(ActFormat::Int8, dtype, shapes);
+        let k = if dtype.block_elements() == 256 {
+            1280
+        } else {
+            320
+        };
+        check_in(ActFormat::Int8, dtype, &[(65, k)], regimes);
     }
     // A short last span, rows alone, more spans than a GEMV takes at a time.
     check_in(
         ActFormat::Int8,
-        DType::Q4_1,
+        Q4_1,
         &[(7, 32), (192, 576), (9, 8352)],
+        &all,
     );
+}
+
+fn cpu_caps() -> Caps {
+    Caps {
+        kind: DeviceKind::Cpu,
+        ..gpu().caps().clone()
+    }
 }
 
 /// Halves are read into the chain of singles.
 #[test]
 fn halves_same_bits() {
-    for dtype in [DType::F16, DType::Q4_0] {
-        check_in(ActFormat::F16, dtype, &FEW_SHAPES);
-    }
+    let regimes = Regime::all(gpu().caps());
+    check_in(ActFormat::F16, DType::Q4_0, &FEW_SHAPES, &regimes);
+    // Codes that are weights.
+    let few = [1, 34].map(|tokens| Regime::choose(&cpu_caps(), tokens));
+    check_in(ActFormat::F16, DType::F16, &FEW_SHAPES, &few);
 }
 
-/// Figures, not a check: GB/s of weights, GFLOP/s, and the first launch (compilation included; run
-/// with `MESA_SHADER_CACHE_DISABLE=true` and without the engine's own cache to see it cold).
+/// Figures, not a check, for inputs as `TWOCLOCK_PERF_ACT` says (f32, f16, int8): GB/s of weights,
+/// GFLOP/s, and the first launch (compilation included; run with `MESA_SHADER_CACHE_DISABLE=true` and
+/// without the engine's own cache to see it cold).
 #[test]
 #[ignore = "prints figures; run by name with --nocapture in a release build"]
 fn perf() {
