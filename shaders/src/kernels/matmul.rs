@@ -13,13 +13,15 @@
 //! - `t = 0`; a span after a span `t = t + a`. The result is t, times `rstd` of the token where
 //!   the input is x ∘ g of a norm.
 //!
-//! In the class int8, with q the codes of a group of inputs, d_x their scale and xs `d_x · Σq` as
+//! In the class int8, with q the codes of a group of inputs, `d_x` their scale and xs `d_x · Σq` as
 //! [`act`](super::act) says, a group adds to a span otherwise, and all else is the same:
 //! - I, the dot of w and q, is a whole number under 2²⁴, so exact in any order and in singles too; half
 //!   scales join it (`I = s₀ · I₀ + s₁ · I₁`). `a = fma(d · d_x, I, a)`, then with an offset
 //!   `a = fma(m, xs, a)`;
 //! - `Q2_K`, whose w are here s q: then `a = fma(−dmin · d_x, m₀ · Σ₀q + m₁ · Σ₁q, a)`;
 //! - F32, F16, BF16: p as above over w and q, `a = fma(d_x, p, a)`.
+
+pub use super::row_input::RowInput;
 
 use super::act::ActFormat;
 use super::weight::{Arithmetic, GROUP, SPAN_GROUPS, WeightFormat};
@@ -82,45 +84,6 @@ pub enum Regime {
     Skinny,
     /// GPUs, more tokens: tiles of 64 rows × 32 tokens.
     Gemm,
-}
-
-/// How the inputs that all lanes share reach them in [`Regime::Row`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RowInput {
-    /// Each loads all.
-    Uniform,
-    /// Subgroups of 4: each loads a part and tells the others.
-    Subgroup4,
-    /// Subgroups of 8 or more.
-    Subgroup8,
-}
-
-impl RowInput {
-    /// Tokens that share a row's loads and unpacking. With broadcasts eight would gain a tenth over
-    /// four, with loads four as much over two; either doubles the compile time, to a second.
-    fn most_tokens(self) -> u32 {
-        match self {
-            Self::Uniform => 2,
-            Self::Subgroup4 | Self::Subgroup8 => 4,
-        }
-    }
-
-    /// The module that gives a chain its inputs.
-    pub(super) fn module(self, format: ActFormat, arithmetic: Arithmetic) -> &'static str {
-        match (format, self) {
-            (ActFormat::F32, Self::Uniform) => "input_f32_uniform",
-            (ActFormat::F32, Self::Subgroup4) => "input_f32_subgroup4",
-            (ActFormat::F32, Self::Subgroup8) => "input_f32_subgroup8",
-            (ActFormat::F16, Self::Uniform) => "input_f16_uniform",
-            (ActFormat::F16, _) => "input_f16_subgroup",
-            (ActFormat::Int8, Self::Uniform) => "input_int8_uniform",
-            // Words that stay as they are are told one by one.
-            (ActFormat::Int8, Self::Subgroup8) if arithmetic == Arithmetic::Packed => {
-                "input_int8_subgroup8"
-            }
-            (ActFormat::Int8, _) => "input_int8_subgroup",
-        }
-    }
 }
 
 impl Regime {

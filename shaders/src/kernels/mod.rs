@@ -26,6 +26,7 @@ pub mod residual;
 pub mod residual_norm;
 pub mod rms_norm;
 pub mod rope;
+mod row_input;
 pub mod sample;
 pub mod sample_cut;
 pub mod sample_edit;

@@ -15,6 +15,7 @@ mod jit;
 mod kv_copy;
 mod kv_write;
 mod matmul;
+mod matmul_perf;
 mod moe;
 mod pool_sum;
 mod prepare;
