@@ -89,6 +89,7 @@ modules![
     "codes_u5_packed",
     "cut",
     "cut_walk",
+    "epilogue_join",
     "epilogue_store",
     "halves",
     "input_f16_subgroup",

@@ -11,14 +11,17 @@ struct Params {
   y_stride: u32,
   y_offset: u32,
   norm: u32,
+  bias: u32,
+  add: u32,
 }
 
 @group(0) @binding(0) var<storage, read> act: array<ActWord>;
 @group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> ws: array<u32>;
 @group(0) @binding(3) var<storage, read> rstd: array<f32>;
-@group(0) @binding(4) var<storage, read_write> y: array<f32>;
-@group(0) @binding(5) var<uniform> p: Params;
+@group(0) @binding(4) var<storage, read> bias: array<f32>;
+@group(0) @binding(5) var<storage, read_write> y: array<f32>;
+@group(0) @binding(6) var<uniform> p: Params;
 
 var<workgroup> span_sums: array<vec4<f32>, 64u * TOKENS>;
 var<workgroup> total: array<vec4<f32>, 64u * TOKENS>;
@@ -74,10 +77,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let n = token + o % TOKENS;
     let row = first_row + 4u * (o / TOKENS);
     if (n < p.tokens) {
-      var sum = total[o];
-      if (p.norm != 0u) { sum *= rstd[n]; }
+      let sum = total[o];
+      var scale = 1.0;
+      if (p.norm != 0u) { scale = rstd[n]; }
       for (var i = 0u; i < 4u; i++) {
-        if (row + i < p.rows) { epilogue(n, row + i, sum[i]); }
+        if (row + i < p.rows) { epilogue(n, row + i, sum[i], scale); }
       }
     }
   }

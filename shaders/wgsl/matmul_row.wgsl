@@ -11,14 +11,17 @@ struct Params {
   y_stride: u32,
   y_offset: u32,
   norm: u32,
+  bias: u32,
+  add: u32,
 }
 
 @group(0) @binding(0) var<storage, read> act: array<ActWord>;
 @group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> ws: array<u32>;
 @group(0) @binding(3) var<storage, read> rstd: array<f32>;
-@group(0) @binding(4) var<storage, read_write> y: array<f32>;
-@group(0) @binding(5) var<uniform> p: Params;
+@group(0) @binding(4) var<storage, read> bias: array<f32>;
+@group(0) @binding(5) var<storage, read_write> y: array<f32>;
+@group(0) @binding(6) var<uniform> p: Params;
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
@@ -65,9 +68,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let at = min(i, ROWS - 1u);
     for (var n = 0u; n < TOKENS; n++) {
       // A short last span; else + 0, which changes no bit of a sum that began at + 0.
-      var sum = total[at][n] + a[at][n];
-      if (p.norm != 0u) { sum *= rstd[token[n]]; }
-      if (row < p.rows && first_token + n < p.tokens) { epilogue(token[n], row, sum); }
+      let sum = total[at][n] + a[at][n];
+      var scale = 1.0;
+      if (p.norm != 0u) { scale = rstd[token[n]]; }
+      if (row < p.rows && first_token + n < p.tokens) { epilogue(token[n], row, sum, scale); }
     }
   }
 }

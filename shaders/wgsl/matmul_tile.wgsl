@@ -11,14 +11,17 @@ struct Params {
   y_stride: u32,
   y_offset: u32,
   norm: u32,
+  bias: u32,
+  add: u32,
 }
 
 @group(0) @binding(0) var<storage, read> act: array<ActWord>;
 @group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> ws: array<u32>;
 @group(0) @binding(3) var<storage, read> rstd: array<f32>;
-@group(0) @binding(4) var<storage, read_write> y: array<f32>;
-@group(0) @binding(5) var<uniform> p: Params;
+@group(0) @binding(4) var<storage, read> bias: array<f32>;
+@group(0) @binding(5) var<storage, read_write> y: array<f32>;
+@group(0) @binding(6) var<uniform> p: Params;
 
 const ROWS = 4u * LANES_ROW;
 const TOKENS = 4u * LANES_TOKEN;
@@ -91,11 +94,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   for (var t = 0u; t < 4u; t++) {
     let n = first_token + token + t * LANES_TOKEN;
     if (n < p.tokens) {
-      var sum = total[t];
-      if (p.norm != 0u) { sum *= rstd[n]; }
+      let sum = total[t];
+      var scale = 1.0;
+      if (p.norm != 0u) { scale = rstd[n]; }
       for (var i = 0u; i < 4u; i++) {
         let r = first_row + row + i * LANES_ROW;
-        if (r < p.rows) { epilogue(n, r, sum[i]); }
+        if (r < p.rows) { epilogue(n, r, sum[i], scale); }
       }
     }
   }

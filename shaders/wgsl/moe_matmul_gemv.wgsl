@@ -72,10 +72,11 @@ fn main(
 
   if (lane < packs) {
     let row = first_row + 4u * lane;
-    var sum = total[lane];
-    if (p.norm != 0u) { sum *= rstd[input]; }
+    let sum = total[lane];
+    var scale = 1.0;
+    if (p.norm != 0u) { scale = rstd[input]; }
     for (var i = 0u; i < 4u; i++) {
-      if (row + i < p.rows) { epilogue(pair, row + i, sum[i]); }
+      if (row + i < p.rows) { epilogue(pair, row + i, sum[i], scale); }
     }
   }
 }

@@ -58,8 +58,9 @@ fn main(
     let row = first_row + LANES * i + lane;
     let at = min(i, ROWS - 1u);
     // A short last span; else + 0, which changes no bit of a sum that began at + 0.
-    var sum = total[at] + a[at];
-    if (p.norm != 0u) { sum *= rstd[input]; }
-    if (row < p.rows) { epilogue(pair, row, sum); }
+    let sum = total[at] + a[at];
+    var scale = 1.0;
+    if (p.norm != 0u) { scale = rstd[input]; }
+    if (row < p.rows) { epilogue(pair, row, sum, scale); }
   }
 }

@@ -14,8 +14,8 @@ use crate::config::{ModelConfig, RopePairing};
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_shaders::kernels::{
-    add_bias, attention_decode, attention_merge, attention_prefill, head_norm, kv_copy, kv_write,
-    prepare, residual, residual_norm, rms_norm, rope,
+    attention_decode, attention_merge, attention_prefill, head_norm, kv_copy, kv_write, prepare,
+    residual, residual_norm, rms_norm, rope,
 };
 use twoclock_shaders::program::{Command, Program, Slice};
 
@@ -299,14 +299,16 @@ impl Decoder {
                 .into(),
         );
         to.finish(body, commands);
-        body.project(&layer.o, ws.act_heads, false, ws.sublayer, commands);
-        body.residual(layer.post_attention_norm, config, commands);
+        let post_norm = layer.post_attention_norm;
+        body.join(&layer.o, ws.act_heads, post_norm, config, commands);
     }
 
     fn feed_forward(&self, body: &Body<'_>, layer: &DecoderLayer, commands: &mut Vec<Command>) {
         body.norm(layer.ffn_norm, &self.config, commands);
-        layer.feed_forward.commands(body, &self.config, commands);
-        body.residual(layer.post_ffn_norm, &self.config, commands);
+        let post_norm = layer.post_ffn_norm;
+        layer
+            .feed_forward
+            .commands(body, &self.config, post_norm, commands);
     }
 }
 
@@ -347,31 +349,58 @@ impl Body<'_> {
         y: Slice,
         commands: &mut Vec<Command>,
     ) {
-        let out = projection.linear.out_features;
         let io = LinearIo {
             act_format: self.act_format,
             room: self.room,
             count: TOKENS,
             act,
             rstd: self.rstd().filter(|_| normed),
+            bias: projection.bias,
+            add: false,
             y,
-            y_stride: out,
+            y_stride: projection.linear.out_features,
         };
         commands.extend(projection.linear.commands(self.caps, &io));
         // A submit may end after the work of any matrix.
         commands.push(Command::Cut);
-        if let Some(bias) = projection.bias {
-            let params = add_bias::AddBiasParams {
-                dim: out,
-                stride: out,
-                offset: 0,
-            };
-            commands.push(add_bias::dispatch(params, TOKENS, bias, y).into());
+    }
+
+    /// The residual stream takes `act Wᵀ + bias`: at once, or through a norm where there is one.
+    pub(super) fn join(
+        &self,
+        projection: &Projection,
+        act: Slice,
+        norm: Option<Slice>,
+        config: &ModelConfig,
+        commands: &mut Vec<Command>,
+    ) {
+        if norm.is_some() {
+            self.project(projection, act, false, self.ws.sublayer, commands);
+            self.residual(norm, config, commands);
+            return;
         }
+        let io = LinearIo {
+            act_format: self.act_format,
+            room: self.room,
+            count: TOKENS,
+            act,
+            rstd: None,
+            bias: projection.bias,
+            add: true,
+            y: self.ws.x,
+            y_stride: projection.linear.out_features,
+        };
+        commands.extend(projection.linear.commands(self.caps, &io));
+        commands.push(Command::Cut);
     }
 
     /// `x += y` of the sublayer, through a norm where there is one.
-    fn residual(&self, norm: Option<Slice>, config: &ModelConfig, commands: &mut Vec<Command>) {
+    pub(super) fn residual(
+        &self,
+        norm: Option<Slice>,
+        config: &ModelConfig,
+        commands: &mut Vec<Command>,
+    ) {
         let dim4 = config.hidden_size as u32 / 4;
         let (x, y) = (self.ws.x, self.ws.sublayer);
         commands.push(match norm {

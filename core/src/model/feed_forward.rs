@@ -5,7 +5,7 @@ use super::experts::{Experts, ExpertsIo};
 use super::{TOKENS, workspace::MixtureBuffers};
 use crate::config::{Activation, ModelConfig, MoeConfig};
 use twoclock_shaders::kernels::{glu, moe_route, moe_sum};
-use twoclock_shaders::program::Command;
+use twoclock_shaders::program::{Command, Slice};
 
 /// What a block computes between its second norm and the residual.
 #[derive(Clone, Debug)]
@@ -37,11 +37,12 @@ pub struct Mixture {
 }
 
 impl FeedForward {
-    /// From the normed input to the sublayer's output.
+    /// From the normed input to the residual stream, through a norm where there is one.
     pub(super) fn commands(
         &self,
         body: &Body<'_>,
         config: &ModelConfig,
+        post_norm: Option<Slice>,
         commands: &mut Vec<Command>,
     ) {
         let ws = body.ws;
@@ -49,13 +50,14 @@ impl FeedForward {
             Self::Dense { gate_up, down } => {
                 body.project(gate_up, ws.act_hidden, true, ws.gate_up, commands);
                 body.gate(config, config.intermediate_size, 1, commands);
-                body.project(down, ws.act_ffn, false, ws.sublayer, commands);
+                body.join(down, ws.act_ffn, post_norm, config, commands);
             }
             Self::Mixture(mixture) => {
                 let Some(buffers) = ws.mixture else {
                     unreachable!("the workspace was made for a configuration with experts");
                 };
                 mixture.commands(body, config, buffers, commands);
+                body.residual(post_norm, config, commands);
             }
         }
     }

@@ -52,6 +52,8 @@ pub fn logits(
         count: ROWS,
         act: ws.row_act,
         rstd: (!act_format.takes_rstd()).then_some(ws.row_rstd),
+        bias: None,
+        add: false,
         y: ws.logits,
         y_stride: vocab,
     };

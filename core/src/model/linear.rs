@@ -181,7 +181,8 @@ impl Linear {
         self.in_features.div_ceil(GROUP)
     }
 
-    /// `y = x Wᵀ` (times `rstd` a token, where the input is the product of a norm).
+    /// `y = x Wᵀ + bias` (times `rstd` a token before the bias, where the input is the product of a
+    /// norm), or `y += x Wᵀ + bias`.
     ///
     /// `act` and `y` have room for `room` tokens; `y_stride` is the elements from row to row of y.
     pub fn commands(&self, caps: &Caps, io: &LinearIo) -> Vec<Command> {
@@ -196,12 +197,15 @@ impl Linear {
                     y_stride: io.y_stride,
                     y_offset: part.first_row,
                     norm: 0,
+                    bias: 0,
+                    add: u32::from(io.add),
                 };
                 let buffers = matmul::Buffers {
                     act: io.act,
                     w: part.w,
                     ws: part.ws,
                     rstd: io.rstd,
+                    bias: io.bias,
                     y: io.y,
                 };
                 matmul::dispatch(caps, part.format, io.act_format, params, io.count, buffers).into()
@@ -223,6 +227,10 @@ pub struct LinearIo {
     pub act: Slice,
     /// Reciprocal root mean squares, after a norm.
     pub rstd: Option<Slice>,
+    /// f32 `[out_features]`.
+    pub bias: Option<Slice>,
+    /// Whether the output is added to what y holds.
+    pub add: bool,
     /// Output.
     pub y: Slice,
     /// Elements from row to row of the output.

@@ -20,7 +20,8 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
     let format = WeightFormat::of_key(key);
     let scaling = Scaling::of(format, act_format);
     let (act, w, ws, rstd) = (bound.u32s(0), bound.u32s(1), bound.u32s(2), bound.f32s(3));
-    let y = bound.f32s_mut(4);
+    let bias = bound.f32s(4);
+    let y = bound.f32s_mut(5);
     let (tile, dimension) = token_tile(key);
     let tokens = (tile * grid[dimension]).min(p.tokens);
     let groups = p.groups as usize;
@@ -43,12 +44,15 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
             }
         }
         for (token, (x, sums)) in inputs.iter().enumerate() {
-            let mut total = rows_dot(scaling, &codes, &scales, x, sums);
-            if p.norm != 0 {
-                total = total.map(|t| t * rstd[token]);
+            let total = rows_dot(scaling, &codes, &scales, x, sums);
+            let scale = if p.norm != 0 { rstd[token] } else { 1.0 };
+            let column = p.y_offset as usize + first;
+            let y = &mut y[token * p.y_stride as usize + column..][..rows];
+            for (i, (y, t)) in y.iter_mut().zip(total).enumerate() {
+                let bias = if p.bias != 0 { bias[column + i] } else { 0.0 };
+                let t = fma(t, scale, bias);
+                *y = if p.add != 0 { *y + t } else { t };
             }
-            let at = token * p.y_stride as usize + p.y_offset as usize + first;
-            y[at..at + rows].copy_from_slice(&total[..rows]);
         }
     }
 }

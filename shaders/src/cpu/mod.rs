@@ -8,7 +8,6 @@ pub mod bound;
 pub mod executor;
 
 mod act;
-mod add_bias;
 mod attention;
 mod attention_decode;
 mod attention_merge;
@@ -53,7 +52,6 @@ pub type CpuKernel = fn(&KernelKey, &[u8], &mut Bound<'_>, [u32; 3]);
 
 /// Every reference kernel by name.
 pub const KERNELS: &[(&str, CpuKernel)] = &[
-    ("add_bias", add_bias::run),
     ("attention_decode", attention_decode::run),
     ("attention_merge", attention_merge::run),
     ("attention_prefill", attention_prefill::run),

@@ -10,8 +10,8 @@
 //! - a span of four groups (the last may be short): `a = 0`; a group after a group
 //!   `a = fma(d, p, a)`, then with an offset `a = fma(m, xs, a)` (`Q4_0`: m = −8 d; `Q5_0`: −16 d;
 //!   `Q4_K`, `Q5_K`: d and m already times the group's own); where w are weights `a = a + p`;
-//! - `t = 0`; a span after a span `t = t + a`. The result is t, times `rstd` of the token where
-//!   the input is x ∘ g of a norm.
+//! - `t = 0`; a span after a span `t = t + a`. The result is `fma(t, rstd, b)`: rstd of the token
+//!   where the input is x ∘ g of a norm, else 1, and the bias, else 0. y becomes it, or `y + it`.
 //!
 //! In the class int8, with q the codes of a group of inputs, `d_x` their scale and xs `d_x · Σq` as
 //! [`act`](super::act) says, a group adds to a span otherwise, and all else is the same:
@@ -48,6 +48,10 @@ params! {
         pub y_offset: u32,
         /// Not 0: multiply by `rstd`. Set by [`dispatch`].
         pub norm: u32,
+        /// Not 0: add `bias`. Set by [`dispatch`].
+        pub bias: u32,
+        /// Not 0: add to what y holds.
+        pub add: u32,
     }
 }
 
@@ -55,7 +59,7 @@ params! {
 pub const KERNEL: Kernel = Kernel {
     name: "matmul",
     bodies: bodies!["matmul_row", "matmul_gemv", "matmul_tile"],
-    bindings: bindings![act: Read, w: Read, ws: Read, rstd: Read, y: ReadWrite],
+    bindings: bindings![act: Read, w: Read, ws: Read, rstd: Read, bias: Read, y: ReadWrite],
     params: MatmulParams::FIELDS,
     variants,
 };
@@ -211,7 +215,7 @@ impl Regime {
         let key = key
             .module("order", "order_span")
             .module("chain", format.chain(arithmetic))
-            .module("epilogue", "epilogue_store");
+            .module("epilogue", "epilogue_join");
         format.fill_for(key, arithmetic)
     }
 }
@@ -271,6 +275,8 @@ pub struct Buffers {
     pub ws: Option<Slice>,
     /// f32 `[tokens]`, where the input is x ∘ g of a norm.
     pub rstd: Option<Slice>,
+    /// f32, read where y is written: an element for each of a token's outputs, from the first.
+    pub bias: Option<Slice>,
     /// Output, f32.
     pub y: Slice,
 }
@@ -299,6 +305,7 @@ pub fn dispatch_regime(
 ) -> Dispatch {
     let params = MatmulParams {
         norm: u32::from(buffers.rstd.is_some()),
+        bias: u32::from(buffers.bias.is_some()),
         ..params
     };
     let rows = regime.rows(params.groups);
@@ -321,6 +328,7 @@ pub fn dispatch_regime(
             buffers.w,
             buffers.ws.unwrap_or(buffers.w),
             buffers.rstd.unwrap_or(buffers.act),
+            buffers.bias.unwrap_or(buffers.act),
             buffers.y,
         ],
         params: bytemuck::bytes_of(&params).to_vec(),

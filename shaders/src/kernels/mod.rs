@@ -2,7 +2,6 @@
 //! its grid. Knows the shape of no model.
 
 pub mod act;
-pub mod add_bias;
 pub mod attention;
 pub mod attention_decode;
 pub mod attention_merge;
@@ -43,7 +42,6 @@ use crate::kernel::Kernel;
 
 /// Every kernel.
 pub const ALL: &[&Kernel] = &[
-    &add_bias::KERNEL,
     &attention_decode::KERNEL,
     &attention_merge::KERNEL,
     &attention_prefill::KERNEL,

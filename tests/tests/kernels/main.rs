@@ -2,7 +2,6 @@
 
 #![allow(missing_docs, reason = "a test binary has no public surface")]
 
-mod add_bias;
 mod attention;
 mod attention_bodies;
 mod attention_formats;

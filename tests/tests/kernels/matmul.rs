@@ -25,6 +25,9 @@ pub(crate) struct Problem {
     /// What they stand for, rows padded to whole groups.
     x: Vec<f64>,
     rstd: Option<Vec<f32>>,
+    bias: Option<Vec<f32>>,
+    /// Whether the product joins what y holds.
+    add: bool,
 }
 
 impl Problem {
@@ -47,6 +50,8 @@ impl Problem {
             act,
             x,
             rstd,
+            bias: None,
+            add: false,
         }
     }
 
@@ -73,6 +78,11 @@ impl Problem {
                 [..tokens.min(self.rstd.as_ref().map_or(0, Vec::len))]
                 .into(),
         );
+        let bias = more(
+            self.bias.is_some(),
+            self.bias.as_deref().unwrap_or(&[]).into(),
+        );
+        let add = u32::from(self.add);
         Case {
             inputs,
             dispatches: Box::new(move |b: &[Slice]| {
@@ -84,12 +94,15 @@ impl Problem {
                     y_stride: (rows + SLACK) as u32,
                     y_offset: OFFSET as u32,
                     norm: 0,
+                    bias: 0,
+                    add,
                 };
                 let buffers = Buffers {
                     act: b[0],
                     w: b[1],
                     ws: ws.map(|i| b[i]),
                     rstd: rstd.map(|i| b[i]),
+                    bias: bias.map(|i| b[i]),
                     y: b[2],
                 };
                 vec![dispatch_regime(
@@ -334,4 +347,55 @@ fn halves_same_bits() {
     // Codes that are weights.
     let few = [1, 34].map(|tokens| Regime::choose(&cpu_caps(), tokens));
     check_in(ActFormat::F16, DType::F16, &FEW_SHAPES, &few);
+}
+
+/// A bias and the residual stream: the bits of sums made apart, in every body.
+#[test]
+fn bias_and_residual_join_at_the_end() {
+    let caps = gpu().caps().clone();
+    let (rows, k, tokens) = (64, 320, 9);
+    let mut problem = Problem::new(3, DType::Q4_1, ActFormat::F32, (rows, k), tokens);
+    let stride = rows + SLACK;
+    for regime in Regime::all(&caps) {
+        (problem.bias, problem.add) = (None, false);
+        let mut expected = problem.case(regime, tokens).run(&mut *gpu(), 2);
+        let bias = Noise::new(4).f32s(OFFSET + rows);
+        for y in expected.chunks_exact_mut(stride) {
+            for (y, bias) in y.iter_mut().zip(&bias).skip(OFFSET) {
+                *y = UNTOUCHED + (*y + bias);
+            }
+        }
+        (problem.bias, problem.add) = (Some(bias), true);
+        let case = problem.case(regime, tokens);
+        assert_eq!(case.run(&mut *gpu(), 2), expected, "{regime:?}");
+    }
+    let regime = Regime::choose(&Caps::reference(), 9);
+    let reference = |problem: &Problem| {
+        let case = problem.case(regime, tokens);
+        case.run(&mut CpuExecutor::default(), 2)
+    };
+    let joined = reference(&problem);
+    let bias = problem.bias.take().unwrap_or_default();
+    problem.add = false;
+    let plain = reference(&problem);
+    for (token, joined) in joined.chunks_exact(stride).enumerate() {
+        for i in OFFSET..OFFSET + rows {
+            let sum = UNTOUCHED + (plain[token * stride + i] + bias[i]);
+            assert_eq!(joined[i], sum, "the reference, token {token}");
+        }
+    }
+    // Behind a norm the bias comes last.
+    let mut problem = Problem::new(5, DType::Q8_0, ActFormat::F32, (65, 64), 3);
+    let case = |problem: &Problem, regime: Regime| problem.case(regime, 3).run(&mut *gpu(), 2);
+    let expected = case(&problem, Regime::Gemm);
+    problem.bias = Some(vec![0.5; OFFSET + 65]);
+    let joined = case(&problem, Regime::Gemm);
+    for (i, (got, plain)) in joined.iter().zip(&expected).enumerate() {
+        if (OFFSET..OFFSET + 65).contains(&(i % (65 + SLACK))) {
+            assert!((got - (plain + 0.5)).abs() <= 1e-5, "{got} {plain}");
+        }
+    }
+    for regime in Regime::all(&caps) {
+        assert_eq!(case(&problem, regime), joined, "{regime:?}");
+    }
 }
