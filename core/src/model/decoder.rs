@@ -14,8 +14,8 @@ use crate::config::{ModelConfig, RopePairing};
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_shaders::kernels::{
-    attention_decode, attention_merge, attention_prefill, head_norm, kv_copy, kv_write, prepare,
-    residual, residual_norm, rms_norm, rope,
+    attention_decode, attention_merge, attention_prefill, head_norm, kv_copy, prepare, residual,
+    residual_norm, rms_norm, rope_kv,
 };
 use twoclock_shaders::program::{Command, Program, Slice};
 
@@ -163,7 +163,6 @@ impl Decoder {
         let heads = config.num_attention_heads as u32;
         let kv_heads = config.num_key_value_heads as u32;
         let stride = (heads + 2 * kv_heads) * head_dim;
-        let (k_at, v_at) = (heads * head_dim, (heads + kv_heads) * head_dim);
         let scale = config.attention_scale;
         let softcap = config.attention_logit_softcapping.unwrap_or(0.0);
         let (kcache, vcache, dtype) = (kv.keys, kv.values, kv.dtype);
@@ -181,40 +180,27 @@ impl Decoder {
             };
             commands.push(head_norm::dispatch(caps, params, TOKENS, gains, ws.qkv).into());
         }
-        if let Some(table) = layer.rope_table {
-            let turn = rope::RopeParams {
-                heads: heads + kv_heads,
-                head_dim,
-                pairs: config.rotary_dim as u32 / 2,
-                stride,
-            };
-            let pairing = match config.rope_pairing {
-                RopePairing::Halves => rope::Pairing::Halves,
-                RopePairing::Interleaved => rope::Pairing::Interleaved,
-            };
-            let rope_buffers = rope::Buffers {
-                table,
-                step: ws.step,
-                x: ws.qkv,
-            };
-            commands.push(rope::dispatch(pairing, turn, TOKENS, rope_buffers).into());
-        }
-        let write = kv_write::KvWriteParams {
+        let pairing = match config.rope_pairing {
+            RopePairing::Halves => rope_kv::Pairing::Halves,
+            RopePairing::Interleaved => rope_kv::Pairing::Interleaved,
+        };
+        let turn = rope_kv::RopeKvParams {
+            heads,
             kv_heads,
+            pairs: layer.rope_table.map_or(0, |_| config.rotary_dim as u32 / 2),
             stride4: stride / 4,
-            k_at4: k_at / 4,
-            v_at4: v_at / 4,
             block_size,
             group,
         };
-        let write_buffers = kv_write::Buffers {
-            qkv: ws.qkv,
+        let turn_buffers = rope_kv::Buffers {
+            table: layer.rope_table,
             step: ws.step,
+            qkv: ws.qkv,
             kcache,
             vcache,
             dtype,
         };
-        commands.push(kv_write::dispatch(head_dim, write, TOKENS, write_buffers).into());
+        commands.push(rope_kv::dispatch(pairing, head_dim, turn, TOKENS, turn_buffers).into());
 
         let to = AttentionOut::new(body, heads, head_dim);
         let (act_stride, out) = (to.act_stride, to.out);

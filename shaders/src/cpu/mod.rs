@@ -19,7 +19,6 @@ mod glu;
 mod head_norm;
 mod kv;
 mod kv_copy;
-mod kv_write;
 mod matmul;
 mod moe_matmul;
 mod moe_route;
@@ -30,7 +29,7 @@ mod quantize;
 mod residual;
 mod residual_norm;
 mod rms_norm;
-mod rope;
+mod rope_kv;
 mod sample;
 mod sample_cut;
 mod sample_edit;
@@ -61,7 +60,6 @@ pub const KERNELS: &[(&str, CpuKernel)] = &[
     ("glu", glu::run),
     ("head_norm", head_norm::run),
     ("kv_copy", kv_copy::run),
-    ("kv_write", kv_write::run),
     ("matmul", matmul::run),
     ("moe_matmul", moe_matmul::run),
     ("moe_route", moe_route::run),
@@ -72,7 +70,7 @@ pub const KERNELS: &[(&str, CpuKernel)] = &[
     ("residual", residual::run),
     ("residual_norm", residual_norm::run),
     ("rms_norm", rms_norm::run),
-    ("rope", rope::run),
+    ("rope_kv", rope_kv::run),
     ("sample", sample::run),
     ("sample_cut", sample_cut::run),
     ("sample_edit", sample_edit::run),

@@ -63,7 +63,7 @@ impl KvDtype {
         self.row_bytes(head_dim) as u64 * kv_heads as u64 * block_size as u64
     }
 
-    /// Vectors of four dims that an invocation of `kv_write` stores.
+    /// Vectors of four dims that an invocation of [`rope_kv`](super::rope_kv) stores.
     pub(crate) const fn store4(self) -> u32 {
         match self {
             Self::F32 | Self::F16 => 1,

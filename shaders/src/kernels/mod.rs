@@ -13,7 +13,6 @@ pub mod glu;
 pub mod head_norm;
 pub mod kv;
 pub mod kv_copy;
-pub mod kv_write;
 pub mod matmul;
 pub mod moe_matmul;
 pub mod moe_route;
@@ -24,7 +23,7 @@ pub mod quantize;
 pub mod residual;
 pub mod residual_norm;
 pub mod rms_norm;
-pub mod rope;
+pub mod rope_kv;
 mod row_input;
 pub mod sample;
 pub mod sample_cut;
@@ -51,7 +50,6 @@ pub const ALL: &[&Kernel] = &[
     &glu::KERNEL,
     &head_norm::KERNEL,
     &kv_copy::KERNEL,
-    &kv_write::KERNEL,
     &matmul::KERNEL,
     &moe_matmul::KERNEL,
     &moe_route::KERNEL,
@@ -62,7 +60,7 @@ pub const ALL: &[&Kernel] = &[
     &residual::KERNEL,
     &residual_norm::KERNEL,
     &rms_norm::KERNEL,
-    &rope::KERNEL,
+    &rope_kv::KERNEL,
     &sample::KERNEL,
     &sample_cut::KERNEL,
     &sample_edit::KERNEL,

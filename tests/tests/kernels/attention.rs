@@ -9,7 +9,7 @@ use twoclock_shaders::executor::Executor;
 use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_shaders::kernels::kv::KvDtype;
 use twoclock_shaders::kernels::step::{self, TILE_QUERIES};
-use twoclock_shaders::kernels::{attention_decode, attention_merge, attention_prefill, kv_write};
+use twoclock_shaders::kernels::{attention_decode, attention_merge, attention_prefill, rope_kv};
 use twoclock_shaders::program::{Command, CountId, Dispatch, Program, Slice, StepArgs};
 use twoclock_tests::{Case, Noise, assert_close, gpu};
 
@@ -177,11 +177,11 @@ impl Shape {
         let page = self.dtype.page_bytes(kv_heads, dim, block_size) as usize / 4;
         // What no token was written to must not matter: in any type these are no numbers.
         let empty = vec![0x7fff_ffff_u32; pages * page];
-        let params = kv_write::KvWriteParams {
+        let params = rope_kv::RopeKvParams {
+            heads: 0,
             kv_heads,
+            pairs: 0,
             stride4: kv_heads * dim / 2,
-            k_at4: 0,
-            v_at4: kv_heads * dim / 4,
             block_size,
             group: 0,
         };
@@ -194,14 +194,16 @@ impl Shape {
                 empty.into(),
             ],
             dispatches: Box::new(move |b| {
-                let buffers = kv_write::Buffers {
+                let buffers = rope_kv::Buffers {
+                    table: None,
                     qkv: b[0],
                     step: b[1],
                     kcache: b[2],
                     vcache: b[3],
                     dtype,
                 };
-                vec![kv_write::dispatch(dim, params, CountId(0), buffers)]
+                let pairing = rope_kv::Pairing::Halves;
+                vec![rope_kv::dispatch(pairing, dim, params, CountId(0), buffers)]
             }),
             counts: vec![slots.len() as u32],
         };
