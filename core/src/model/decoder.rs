@@ -96,13 +96,9 @@ impl Decoder {
             room,
             taps,
         };
+        let groups = pages.layers.iter().map(|kv| kv.group as u32 + 1).max();
         let prepared = prepare::PrepareParams {
-            groups: pages
-                .layers
-                .iter()
-                .map(|kv| kv.group as u32 + 1)
-                .max()
-                .unwrap_or(0),
+            groups: groups.unwrap_or(0),
             block_size: pages.block_size,
         };
         let mut commands =
@@ -335,20 +331,8 @@ impl Body<'_> {
         y: Slice,
         commands: &mut Vec<Command>,
     ) {
-        let io = LinearIo {
-            act_format: self.act_format,
-            room: self.room,
-            count: TOKENS,
-            act,
-            rstd: self.rstd().filter(|_| normed),
-            bias: projection.bias,
-            add: false,
-            y,
-            y_stride: projection.linear.out_features,
-        };
-        commands.extend(projection.linear.commands(self.caps, &io));
-        // A submit may end after the work of any matrix.
-        commands.push(Command::Cut);
+        let rstd = self.rstd().filter(|_| normed);
+        self.multiply(projection, act, rstd, (y, false), commands);
     }
 
     /// The residual stream takes `act Wᵀ + bias`: at once, or through a norm where there is one.
@@ -360,23 +344,34 @@ impl Body<'_> {
         config: &ModelConfig,
         commands: &mut Vec<Command>,
     ) {
-        if norm.is_some() {
-            self.project(projection, act, false, self.ws.sublayer, commands);
-            self.residual(norm, config, commands);
-            return;
+        if norm.is_none() {
+            return self.multiply(projection, act, None, (self.ws.x, true), commands);
         }
+        self.multiply(projection, act, None, (self.ws.sublayer, false), commands);
+        self.residual(norm, config, commands);
+    }
+
+    fn multiply(
+        &self,
+        projection: &Projection,
+        act: Slice,
+        rstd: Option<Slice>,
+        (y, add): (Slice, bool),
+        commands: &mut Vec<Command>,
+    ) {
         let io = LinearIo {
             act_format: self.act_format,
             room: self.room,
             count: TOKENS,
             act,
-            rstd: None,
+            rstd,
             bias: projection.bias,
-            add: true,
-            y: self.ws.x,
+            add,
+            y,
             y_stride: projection.linear.out_features,
         };
         commands.extend(projection.linear.commands(self.caps, &io));
+        // A submit may end after the work of any matrix.
         commands.push(Command::Cut);
     }
 

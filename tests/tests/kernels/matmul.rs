@@ -370,10 +370,8 @@ fn bias_and_residual_join_at_the_end() {
         assert_eq!(case.run(&mut *gpu(), 2), expected, "{regime:?}");
     }
     let regime = Regime::choose(&Caps::reference(), 9);
-    let reference = |problem: &Problem| {
-        let case = problem.case(regime, tokens);
-        case.run(&mut CpuExecutor::default(), 2)
-    };
+    let cpu = &mut CpuExecutor::default();
+    let mut reference = |problem: &Problem| problem.case(regime, tokens).run(cpu, 2);
     let joined = reference(&problem);
     let bias = problem.bias.take().unwrap_or_default();
     problem.add = false;
