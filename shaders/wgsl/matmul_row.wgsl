@@ -30,11 +30,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   // Borders are clamped, not branched on: every lane stays active for the others.
   var token: array<u32, TOKENS>;
   for (var n = 0u; n < TOKENS; n++) { token[n] = min(first_token + n, p.tokens - 1u); }
-  // Those of ROWS that there are. The compiler cannot foresee it, and loops over rows shall stay loops:
-  // drivers unroll what they can count or what indexes an array, hoist the loads of all rows, and run
-  // out of registers: several times longer to compile, and slower. Only where a row is little code does
-  // it pay.
-  let rows = select(min(ROWS, (p.rows - first_row + LANES - 1u) / LANES), ROWS, UNROLL == 1u);
+  // Those of ROWS that there are. The compiler shall see no bound of it (no matrix is as wide as the
+  // shift asks): loops over rows shall stay loops. Drivers unroll what they can count or what indexes an
+  // array, hoist the loads of all rows, and run out of registers: several times longer to compile, and
+  // slower. Only where a row is little code does it pay.
+  let rows = select(min(ROWS + (p.groups >> 30u), (p.rows - first_row + LANES - 1u) / LANES), ROWS, UNROLL == 1u);
 
   // Of the span at work, and of all before it: [row][token].
   var a: array<array<f32, TOKENS>, ROWS>;

@@ -35,7 +35,7 @@ fn main(
   let input = pair / p.share;
   let first_row = ROWS * LANES * group.y;
   // A count that the compiler cannot foresee: see matmul_row.wgsl.
-  let rows = select(min(ROWS, (p.rows - first_row + LANES - 1u) / LANES), ROWS, UNROLL == 1u);
+  let rows = select(min(ROWS + (p.groups >> 30u), (p.rows - first_row + LANES - 1u) / LANES), ROWS, UNROLL == 1u);
 
   var a: array<f32, ROWS>;
   var total: array<f32, ROWS>;
