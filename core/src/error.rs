@@ -34,6 +34,9 @@ pub enum Error {
         /// What the last attempt met.
         last: Box<Error>,
     },
+    /// The device cannot compute in the class that was asked for.
+    #[error(transparent)]
+    NoCoop(#[from] crate::model::NoCoop),
     /// The model does not fit, with the arithmetic.
     #[error("{0}")]
     DoesNotFit(String),

@@ -12,6 +12,7 @@ use crate::bench::args::{BenchArgs, MORE_HELP as BENCH_HELP};
 use crate::dump_shaders::{DumpArgs, MORE_HELP as DUMP_HELP};
 use crate::form::FormArgs;
 use crate::selftest::args::{MORE_HELP as SELFTEST_HELP, SelftestArgs};
+use crate::tune::args::{MORE_HELP as TUNE_HELP, TuneArgs};
 
 mod embed;
 mod engine;
@@ -105,6 +106,9 @@ The prompt is put into the model's chat template, unless --raw. Answers come tok
     /// Measure how fast a model is here, and how near that is to what the device can do.
     #[command(after_help = BENCH_HELP)]
     Bench(Box<BenchArgs>),
+    /// Find which variants of the kernels are fastest on an adapter, and keep it for later runs.
+    #[command(after_help = TUNE_HELP)]
+    Tune(TuneArgs),
     /// Measure how well a model predicts a text: mean negative log-probability and perplexity.
     #[command(after_help = "\
 Example:

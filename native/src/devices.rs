@@ -31,6 +31,7 @@ pub fn as_json(found: &[AdapterSummary]) -> Value {
 fn limits(caps: &Caps) -> Value {
     json!({
         "shader_f16": caps.shader_f16,
+        "cooperative_matrices": caps.coop.is_some(),
         "subgroup_sizes": caps.subgroups.map(|(min, max)| [min, max]),
         "max_binding_bytes": caps.max_binding_bytes,
         "max_buffer_bytes": caps.max_buffer_bytes,
@@ -49,7 +50,11 @@ pub fn as_text(found: &[AdapterSummary]) -> String {
             Some((min, max)) => format!("subgroups of {min} to {max}"),
             None => "no subgroups".into(),
         };
-        let f16 = if caps.shader_f16 { "f16" } else { "no f16" };
+        let f16 = match (caps.shader_f16, caps.coop) {
+            (_, Some(_)) => "f16 and cooperative matrices",
+            (true, None) => "f16",
+            (false, None) => "no f16",
+        };
         text += &format!(
             "{number}    {} ({}, {})\n     driver {}\n     {f16}, {subgroups}, bindings of {}, buffers of {}, {} of workgroup memory\n",
             adapter.name,

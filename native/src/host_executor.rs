@@ -13,8 +13,13 @@ use pollster::block_on;
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::{Executor, ExecutorError, Ticket};
-use twoclock_shaders::gpu::{Counters, DeviceOptions, GpuDevice, WgpuExecutor, adapters};
+use twoclock_shaders::gpu::{
+    AdapterSummary, Counters, DeviceOptions, GpuDevice, WgpuExecutor, adapters,
+};
 use twoclock_shaders::program::{BufferId, Program, StepArgs};
+use twoclock_shaders::tuning::Tuning;
+
+use crate::tune::file;
 
 /// What `--device` says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +45,16 @@ impl FromStr for DeviceChoice {
                 .map_err(|_| "expected a number of `twoclock devices`, or cpu".into()),
         }
     }
+}
+
+/// What `tune` kept of an adapter. Without it, and where it cannot be read, the defaults hold.
+fn tuned((caches, adapter): (&Path, &AdapterSummary)) -> Tuning {
+    let tuning = file::read(&file::path(caches, &adapter.cache_key));
+    let tuning = tuning.unwrap_or_else(|e| {
+        tracing::warn!("the defaults hold: {e}");
+        None
+    });
+    tuning.unwrap_or_default()
 }
 
 /// An executor of this machine.
@@ -70,6 +85,9 @@ impl HostExecutor {
             adapter: Some(adapter).filter(|_| choice != DeviceChoice::Best),
             // A cache that cannot be read is made anew.
             pipeline_cache: cache.as_ref().and_then(|path| fs::read(path).ok()),
+            tuning: caches
+                .zip(found.get(adapter))
+                .map_or_else(Tuning::default, tuned),
         };
         let device = block_on(GpuDevice::open(options))?;
         Ok(Self::Gpu(Box::new(WgpuExecutor::new(device)), cache))

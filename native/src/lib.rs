@@ -50,3 +50,4 @@ pub mod store;
 pub mod text_folder;
 pub mod text_input;
 pub mod tokenize;
+pub mod tune;

@@ -35,6 +35,7 @@ use twoclock::simulate::{self, papers};
 use twoclock::store::{Store, human_bytes};
 use twoclock::text_input::{MAX_IDS, MAX_TEXT, read_stdin, read_text};
 use twoclock::tokenize;
+use twoclock::tune;
 use twoclock_core::text::Tokenizer;
 use twoclock_core::types::SamplingParams;
 use twoclock_core::weights::GenerationDefaults;
@@ -90,6 +91,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             };
             batch::run(&checkpoint, args, &options, &store, &report)?;
         }
+        Command::Tune(args) => output::print(&tune::run(args, &store, &report)?)?,
         Command::Bench(args) => output::print(&bench::run(args, &models, &store, &report)?)?,
         Command::Selftest(args) => {
             let (text, verdict) = selftest::run(args, &models, &store, &report)?;

@@ -1,6 +1,8 @@
 //! What an executor's device can do, as plain data. Programs are built from it, so a program for
 //! any device can be built (and looked at) on any machine. Knows no graphics API.
 
+use crate::tuning::Tuning;
+
 /// What kind of machine runs the kernels; it decides which bodies are fast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceKind {
@@ -20,6 +22,13 @@ pub enum Dialect {
     Browser,
 }
 
+/// Cooperative matrices of 16 × 16 × 16: products of halves, sums in singles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coop {
+    /// Lanes of a subgroup, all of which share a matrix: the device has no other size.
+    pub subgroup: u32,
+}
+
 /// Capabilities and limits of a device. Sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caps {
@@ -31,6 +40,8 @@ pub struct Caps {
     pub shader_f16: bool,
     /// Smallest and largest subgroup, where subgroup operations are offered.
     pub subgroups: Option<(u32, u32)>,
+    /// Cooperative matrices, where they are offered (with `shader_f16`).
+    pub coop: Option<Coop>,
     /// Largest storage binding.
     pub max_binding_bytes: u64,
     /// Largest buffer.
@@ -45,6 +56,8 @@ pub struct Caps {
     pub max_workgroups: u32,
     /// Bindings start at multiples of this.
     pub binding_alignment: u64,
+    /// Which variants are fastest where several give the same bits.
+    pub tuning: Tuning,
 }
 
 impl Caps {
@@ -55,6 +68,7 @@ impl Caps {
             dialect: Dialect::Native,
             shader_f16: false,
             subgroups: None,
+            coop: None,
             max_binding_bytes: 128 << 20,
             max_buffer_bytes: 256 << 20,
             max_storage_buffers: 8,
@@ -62,6 +76,7 @@ impl Caps {
             max_workgroup_bytes: 16 << 10,
             max_workgroups: 65535,
             binding_alignment: 256,
+            tuning: Tuning::default(),
         }
     }
 

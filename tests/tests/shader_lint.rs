@@ -26,6 +26,12 @@ fn parse(kernel: &Kernel, key: &KernelKey) -> (Module, String) {
     (module, text)
 }
 
+/// Whether a variant is for devices with cooperative matrices, all of which have more workgroup memory
+/// than WebGPU promises.
+fn cooperates(text: &str) -> bool {
+    text.contains("enable wgpu_cooperative_matrix;")
+}
+
 #[test]
 fn every_variant_is_valid_wgsl() {
     let mut seen = 0;
@@ -35,11 +41,15 @@ fn every_variant_is_valid_wgsl() {
         // (`unpack2x16float` is core WGSL; naga has a flag for it.)
         let core = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
         let subgroups = text.lines().any(|line| line == "// enable: subgroups");
-        let mut validator = if subgroups {
-            Validator::new(ValidationFlags::all(), core | Capabilities::SUBGROUP)
-        } else {
-            Validator::new(ValidationFlags::all(), core)
-        };
+        let mut capabilities = core;
+        if subgroups {
+            capabilities |= Capabilities::SUBGROUP;
+        }
+        if cooperates(&text) {
+            capabilities |= Capabilities::SHADER_FLOAT16 | Capabilities::COOPERATIVE_MATRIX;
+            assert!(!subgroups, "{key}: drivers have crashed on both together");
+        }
+        let mut validator = Validator::new(ValidationFlags::all(), capabilities);
         if subgroups {
             validator
                 .subgroup_stages(ShaderStages::COMPUTE)
@@ -112,7 +122,7 @@ fn bindings_and_params_are_what_rust_says() {
 fn baseline_variants_keep_webgpu_limits() {
     let limits = Caps::portable_gpu();
     for (kernel, key) in variants() {
-        let (module, _) = parse(kernel, &key);
+        let (module, text) = parse(kernel, &key);
         assert!(
             kernel.bindings.len() <= limits.max_storage_buffers as usize,
             "{key}: storage buffers"
@@ -132,16 +142,17 @@ fn baseline_variants_keep_webgpu_limits() {
             .filter(|(_, var)| var.space == AddressSpace::WorkGroup)
             .map(|(_, var)| module.types[var.ty].inner.size(module.to_ctx()))
             .sum();
-        assert!(
-            shared <= limits.max_workgroup_bytes,
-            "{key}: {shared} bytes of workgroup memory"
-        );
+        let most = match cooperates(&text) {
+            true => 32 << 10,
+            false => limits.max_workgroup_bytes,
+        };
+        assert!(shared <= most, "{key}: {shared} bytes of workgroup memory");
     }
 }
 
 /// Bodies only GPUs run. Every other one may run on a processor, software drivers included, where
 /// barriers are dear.
-const GPU_BODIES: [&str; 3] = ["_workgroup", "_gemv", "_tile"];
+const GPU_BODIES: [&str; 4] = ["_workgroup", "_gemv", "_tile", "_split"];
 
 #[test]
 fn processors_get_bodies_without_barriers() {
@@ -184,4 +195,40 @@ fn every_kernel_has_a_reference() {
     ours.sort_unstable();
     theirs.sort_unstable();
     assert_eq!(ours, theirs);
+}
+
+/// No machine here has cooperative matrices: what is known is that naga lowers the kernel to matrix
+/// products, and that no module has both them and subgroup operations.
+#[test]
+fn cooperative_matrices_become_matrix_products() {
+    use naga::back::spv;
+    let (mut lowered, multiply_add) = (0, 4459);
+    for (kernel, key) in variants() {
+        let (module, text) = parse(kernel, &key);
+        if !cooperates(&text) {
+            continue;
+        }
+        let info = Validator::new(ValidationFlags::all(), Capabilities::all()).validate(&module);
+        let info = info.unwrap_or_else(|e| panic!("{key}: {e:?}"));
+        let options = spv::Options {
+            lang_version: (1, 6),
+            ..spv::Options::default()
+        };
+        let words =
+            spv::write_vec(&module, &info, &options, None).unwrap_or_else(|e| panic!("{key}: {e}"));
+        // Header of five words; then instructions: opcode in the low half, length in the high.
+        let (mut at, mut products) = (5, 0);
+        while let Some(&word) = words.get(at) {
+            let opcode = word & 0xffff;
+            products += usize::from(opcode == multiply_add);
+            assert!(
+                !(333..=366).contains(&opcode),
+                "{key}: a subgroup operation"
+            );
+            at += (word >> 16).max(1) as usize;
+        }
+        assert!(products >= 1, "{key}: no matrix product");
+        lowered += 1;
+    }
+    assert!(lowered >= 3 * 16, "{lowered}");
 }

@@ -300,7 +300,15 @@ fn only_some_of_core_names_shaders() {
 
 #[test]
 fn shaders_import_from_left_to_right() {
-    const PLAIN: [&str; 6] = ["caps", "executor", "kernel", "link", "program", "recording"];
+    const PLAIN: [&str; 7] = [
+        "caps",
+        "executor",
+        "kernel",
+        "link",
+        "program",
+        "recording",
+        "tuning",
+    ];
     for file in rust_files() {
         let Some(rest) = file.strip_prefix("shaders/src/") else {
             continue;

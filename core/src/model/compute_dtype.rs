@@ -1,6 +1,7 @@
 //! Which numerics class is asked for, and what that comes to on a device. Knows no kernel's variants.
 
 use std::str::FromStr;
+use thiserror::Error;
 use twoclock_shaders::caps::{Caps, DeviceKind};
 use twoclock_shaders::kernels::act::ActFormat;
 
@@ -14,11 +15,14 @@ pub enum NumericsClass {
     F16,
     /// Signed bytes with a scale a group of 32, multiplied as whole numbers, groups summed as singles.
     Int8,
+    /// Halves, multiplied by cooperative matrices, weights as halves too; experts as in
+    /// [`F16`](Self::F16).
+    Coop,
 }
 
 impl NumericsClass {
     /// Every class.
-    pub const ALL: [Self; 3] = [Self::F32, Self::F16, Self::Int8];
+    pub const ALL: [Self; 4] = [Self::F32, Self::F16, Self::Int8, Self::Coop];
 
     /// Name, as `--compute-dtype` takes it.
     pub fn name(self) -> &'static str {
@@ -26,6 +30,15 @@ impl NumericsClass {
             Self::F32 => "f32",
             Self::F16 => "f16",
             Self::Int8 => "int8",
+            Self::Coop => "coop",
+        }
+    }
+
+    /// What programs of this class use of a device: its cooperative matrices are a class of their own.
+    pub fn caps(self, caps: &Caps) -> Caps {
+        Caps {
+            coop: caps.coop.filter(|_| self == Self::Coop),
+            ..caps.clone()
         }
     }
 
@@ -33,16 +46,24 @@ impl NumericsClass {
     pub fn act_format(self) -> ActFormat {
         match self {
             Self::F32 => ActFormat::F32,
-            Self::F16 => ActFormat::F16,
+            Self::F16 | Self::Coop => ActFormat::F16,
             Self::Int8 => ActFormat::Int8,
         }
     }
 }
 
+/// A class that a device cannot compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "the device has no cooperative matrices of 16 × 16 × 16 halves in subgroups of one size, which \
+     --compute-dtype coop is for; choose auto, f32, f16 or int8"
+)]
+pub struct NoCoop;
+
 /// Numerics class, as asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ComputeDtype {
-    /// What suits the device: int8 on processors, f16 on GPUs.
+    /// What suits the device: int8 on processors, f16 on GPUs. Cooperative matrices must be asked for.
     #[default]
     Auto,
     /// This one.
@@ -51,13 +72,17 @@ pub enum ComputeDtype {
 
 impl ComputeDtype {
     /// The class it comes to on a device.
-    pub fn resolve(self, caps: &Caps) -> NumericsClass {
+    ///
+    /// # Errors
+    /// A class that the device cannot compute.
+    pub fn resolve(self, caps: &Caps) -> Result<NumericsClass, NoCoop> {
         match self {
-            Self::Auto => match caps.kind {
+            Self::Auto => Ok(match caps.kind {
                 DeviceKind::Cpu => NumericsClass::Int8,
                 DeviceKind::Gpu => NumericsClass::F16,
-            },
-            Self::Of(class) => class,
+            }),
+            Self::Of(NumericsClass::Coop) if caps.coop.is_none() => Err(NoCoop),
+            Self::Of(class) => Ok(class),
         }
     }
 }
@@ -75,7 +100,7 @@ impl FromStr for ComputeDtype {
             .find(|class| class.name() == text)
             .map(Self::Of)
             .ok_or_else(|| {
-                format!("{text:?} is no precision of arithmetic: give auto, f32, f16 or int8")
+                format!("{text:?} is no precision of arithmetic: give auto, f32, f16, int8 or coop")
             })
     }
 }

@@ -89,6 +89,7 @@ impl Decoder {
         taps: &TapBuffers,
         room: u32,
     ) -> Program {
+        let caps = &self.numerics.caps(caps);
         let body = Body {
             caps,
             ws,
@@ -137,6 +138,7 @@ impl Decoder {
     ) -> Program {
         let mut commands = Vec::new();
         if part != HeadPart::Draw {
+            let caps = &self.numerics.caps(caps);
             commands = head::logits(caps, self, ws, first_row, room);
         }
         if part != HeadPart::Logits {

@@ -20,7 +20,7 @@ impl KvCacheDtype {
         match self {
             Self::Auto => match numerics {
                 NumericsClass::F32 => KvDtype::F32,
-                NumericsClass::F16 | NumericsClass::Int8 => KvDtype::F16,
+                NumericsClass::F16 | NumericsClass::Int8 | NumericsClass::Coop => KvDtype::F16,
             },
             Self::Of(dtype) => dtype,
         }

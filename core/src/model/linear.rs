@@ -9,6 +9,7 @@ use twoclock_shaders::caps::Caps;
 use twoclock_shaders::executor::Executor;
 use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_shaders::kernels::matmul::{self, MatmulParams};
+use twoclock_shaders::kernels::matmul_coop;
 use twoclock_shaders::kernels::weight::{GROUP, WeightFormat};
 use twoclock_shaders::program::{Command, CountId, Slice};
 
@@ -184,6 +185,9 @@ impl Linear {
     /// `y = x Wᵀ + bias` (times `rstd` a token before the bias, where the input is the product of a
     /// norm), or `y += x Wᵀ + bias`.
     ///
+    /// Cooperative matrices compute it where `caps` has them: those of a class are
+    /// [`NumericsClass::caps`](super::NumericsClass::caps).
+    ///
     /// `act` and `y` have room for `room` tokens; `y_stride` is the elements from row to row of y.
     pub fn commands(&self, caps: &Caps, io: &LinearIo) -> Vec<Command> {
         self.parts
@@ -208,7 +212,12 @@ impl Linear {
                     bias: io.bias,
                     y: io.y,
                 };
-                matmul::dispatch(caps, part.format, io.act_format, params, io.count, buffers).into()
+                let (format, act_format) = (part.format, io.act_format);
+                matmul_coop::dispatch(caps, format, params, io.count, buffers)
+                    .unwrap_or_else(|| {
+                        matmul::dispatch(caps, format, act_format, params, io.count, buffers)
+                    })
+                    .into()
             })
             .collect()
     }

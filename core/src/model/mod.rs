@@ -17,7 +17,7 @@ pub mod rope;
 pub mod taps;
 pub mod workspace;
 
-pub use compute_dtype::{ComputeDtype, NumericsClass};
+pub use compute_dtype::{ComputeDtype, NoCoop, NumericsClass};
 pub use decoder::Decoder;
 pub use head::HeadPart;
 pub use kv_cache_dtype::KvCacheDtype;

@@ -81,7 +81,7 @@ impl MemoryPlan {
         let config = &checkpoint.config;
         sched.validate_for(config)?;
         loader::check(checkpoint)?;
-        let numerics = compute_dtype.resolve(caps);
+        let numerics = compute_dtype.resolve(caps)?;
         let sizes = workspace_sizes(config, caps, sched, numerics.act_format());
         let table = rope::table_bytes(config, sched.max_model_len);
         bindable(caps, "the rotary table", table)?;

@@ -18,8 +18,9 @@ pub struct EngineArgs {
     #[arg(long, value_name = "N|cpu")]
     pub device: Option<DeviceChoice>,
     /// What matrices are multiplied with: activations as f32, which is exact, rounded to f16, or to
-    /// int8 with a scale for each 32. auto is int8 on a processor and f16 on a GPU.
-    #[arg(long, default_value = "auto", value_name = "auto|f32|f16|int8")]
+    /// int8 with a scale for each 32; coop has f16 multiplied by cooperative matrices, where a device has
+    /// them. auto is int8 on a processor and f16 on a GPU.
+    #[arg(long, default_value = "auto", value_name = "auto|f32|f16|int8|coop")]
     pub compute_dtype: ComputeDtype,
     /// Type of cached keys and values: f16 takes half the memory of f32, int8 a bit over a quarter.
     /// auto is f32 where --compute-dtype is, else f16.

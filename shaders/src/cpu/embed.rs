@@ -1,9 +1,8 @@
 //! Reference of [`crate::kernels::embed`].
 
-use super::weight_row::{Row, Scale, Scaling};
-use super::{Bound, fma};
+use super::Bound;
+use super::weight_row::Row;
 use crate::kernel::KernelKey;
-use crate::kernels::act::ActFormat;
 use crate::kernels::embed::EmbedParams;
 use crate::kernels::step;
 use crate::kernels::weight::{GROUP, WeightFormat};
@@ -11,7 +10,6 @@ use crate::kernels::weight::{GROUP, WeightFormat};
 pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
     let p: &EmbedParams = bytemuck::from_bytes(params);
     let format = WeightFormat::of_key(key);
-    let scaling = Scaling::of(format, ActFormat::F32);
     let (w, ws, step) = (bound.u32s(0), bound.u32s(1), bound.u32s(2));
     let x = bound.f32s_mut(3);
     let dim = 4 * p.dim4 as usize;
@@ -25,15 +23,7 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
         let row = Row::new(format, p.groups, w, ws, row as usize);
         let out = &mut x[token * dim..][..dim];
         for (group, out) in out.chunks_mut(GROUP as usize).enumerate() {
-            let mut codes = [0.0; GROUP as usize];
-            row.codes(group as u32, scaling, &mut codes);
-            let Scale { d, m, .. } = row.scale(group as u32, scaling);
-            for (out, code) in out.iter_mut().zip(codes) {
-                let value = match scaling {
-                    Scaling::None => code,
-                    Scaling::Scale => d * code,
-                    _ => fma(d, code, m),
-                };
+            for (out, value) in out.iter_mut().zip(row.widened(group as u32)) {
                 *out = value * p.scale;
             }
         }

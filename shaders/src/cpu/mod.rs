@@ -20,6 +20,7 @@ mod head_norm;
 mod kv;
 mod kv_copy;
 mod matmul;
+mod matmul_coop;
 mod moe_matmul;
 mod moe_route;
 mod moe_sum;
@@ -61,6 +62,7 @@ pub const KERNELS: &[(&str, CpuKernel)] = &[
     ("head_norm", head_norm::run),
     ("kv_copy", kv_copy::run),
     ("matmul", matmul::run),
+    ("matmul_coop", matmul_coop::run),
     ("moe_matmul", moe_matmul::run),
     ("moe_route", moe_route::run),
     ("moe_sum", moe_sum::run),

@@ -228,6 +228,19 @@ impl<'a> Row<'a> {
         }
     }
 
+    /// The weights of a group, widened to singles.
+    pub(super) fn widened(&self, group: u32) -> [f32; GROUP] {
+        let scaling = Scaling::of_singles(self.format);
+        let mut codes = [0.0; GROUP];
+        self.codes(group, scaling, &mut codes);
+        let Scale { d, m, .. } = self.scale(group, scaling);
+        codes.map(|code| match scaling {
+            Scaling::None => code,
+            Scaling::Scale => d * code,
+            _ => fma(d, code, m),
+        })
+    }
+
     /// Scale and offset of a group.
     pub(super) fn scale(&self, group: u32, scaling: Scaling) -> Scale {
         if scaling == Scaling::CodesHalfOffsets {

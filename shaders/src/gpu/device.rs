@@ -1,8 +1,9 @@
 //! Adapters and devices: listing, choosing, opening, and noticing that one is gone. Owns the error
 //! channels of wgpu and turns them into this crate's errors.
 
-use crate::caps::{Caps, DeviceKind, Dialect};
+use crate::caps::{Caps, Coop, DeviceKind, Dialect};
 use crate::executor::ExecutorError;
+use crate::tuning::Tuning;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How a device is opened.
@@ -12,6 +13,8 @@ pub struct DeviceOptions {
     pub adapter: Option<usize>,
     /// What an earlier [`GpuDevice::pipeline_cache`] gave for the same adapter and driver.
     pub pipeline_cache: Option<Vec<u8>>,
+    /// What was measured of the adapter.
+    pub tuning: Tuning,
 }
 
 /// What an adapter says of itself.
@@ -136,6 +139,7 @@ fn summary(adapter: &wgpu::Adapter) -> AdapterSummary {
             subgroups: features
                 .contains(wgpu::Features::SUBGROUP)
                 .then_some((info.subgroup_min_size, info.subgroup_max_size)),
+            coop: coop(adapter),
             max_binding_bytes: limits.max_storage_buffer_binding_size,
             max_buffer_bytes: limits.max_buffer_size,
             max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
@@ -144,8 +148,25 @@ fn summary(adapter: &wgpu::Adapter) -> AdapterSummary {
             max_workgroups: limits.max_compute_workgroups_per_dimension,
             binding_alignment: u64::from(limits.min_storage_buffer_offset_alignment)
                 .max(u64::from(limits.min_uniform_buffer_offset_alignment)),
+            tuning: Tuning::default(),
         },
     }
+}
+
+/// What of cooperative matrices kernels can use: 16 × 16 × 16 halves with sums in singles, in
+/// subgroups of one known size.
+fn coop(adapter: &wgpu::Adapter) -> Option<Coop> {
+    let needed = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX | wgpu::Features::SHADER_F16;
+    let info = adapter.get_info();
+    let subgroup = info.subgroup_min_size;
+    // A workgroup of four subgroups must stay within what every device allows.
+    let known = subgroup == info.subgroup_max_size && (16..=64).contains(&subgroup);
+    let offered = adapter.features().contains(needed)
+        && adapter.cooperative_matrix_properties().iter().any(|p| {
+            use wgpu::CooperativeScalarType::{F16, F32};
+            [p.m_size, p.n_size, p.k_size] == [16; 3] && (p.ab_type, p.cr_type) == (F16, F32)
+        });
+    (known && offered).then_some(Coop { subgroup })
 }
 
 impl GpuDevice {
@@ -163,16 +184,20 @@ impl GpuDevice {
                 (n, _) => format!("there is no device {wanted}, only devices 0 to {}", n - 1),
             })
         })?;
-        let summary = summary(adapter);
-        let wanted = wgpu::Features::SHADER_F16
+        let mut summary = summary(adapter);
+        summary.caps.tuning = options.tuning;
+        let mut wanted = wgpu::Features::SHADER_F16
             | wgpu::Features::SUBGROUP
             | wgpu::Features::TIMESTAMP_QUERY
             | wgpu::Features::PIPELINE_CACHE;
+        if summary.caps.coop.is_some() {
+            wanted |= wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
+        }
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("twoclock"),
             required_features: adapter.features() & wanted,
             required_limits: adapter.limits(),
-            experimental_features: wgpu::ExperimentalFeatures::disabled(),
+            experimental_features: experimental(&summary.caps),
             memory_hints: wgpu::MemoryHints::Performance,
             trace: wgpu::Trace::Off,
         };
@@ -250,6 +275,16 @@ impl GpuDevice {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Faults> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[allow(unsafe_code, reason = "wgpu asks for a word on experimental features")]
+fn experimental(caps: &Caps) -> wgpu::ExperimentalFeatures {
+    match caps.coop {
+        None => wgpu::ExperimentalFeatures::disabled(),
+        // SAFETY: cooperative matrices are the one such feature that is ever wanted. What may go
+        // wrong with them is a driver's crash or a wrong number, which the self-test looks for.
+        Some(_) => unsafe { wgpu::ExperimentalFeatures::enabled() },
     }
 }
 

@@ -30,6 +30,7 @@ use crate::caps::{Caps, DeviceKind};
 use crate::kernel::{Kernel, KernelKey, Params};
 use crate::params;
 use crate::program::{Cost, CountId, Dispatch, Extent, Slice};
+use crate::tuning::MOST_GEMV_TOKENS;
 
 params! {
     /// Parameters of `matmul`.
@@ -104,18 +105,18 @@ impl Regime {
                     _ => (RowInput::Uniform, 8),
                 };
                 Self::Row {
-                    tokens: tokens.clamp(1, input.most_tokens()).next_power_of_two(),
+                    tokens: tokens
+                        .clamp(1, input.most_tokens().min(caps.tuning.row_tokens))
+                        .next_power_of_two(),
                     input,
                     lanes,
                 }
             }
-            DeviceKind::Gpu => match tokens {
-                0..=8 => Self::Gemv {
-                    tokens: tokens.max(1).next_power_of_two(),
-                },
-                9..=64 => Self::Skinny,
-                _ => Self::Gemm,
+            DeviceKind::Gpu if tokens <= caps.tuning.gemv_tokens => Self::Gemv {
+                tokens: tokens.clamp(1, MOST_GEMV_TOKENS).next_power_of_two(),
             },
+            DeviceKind::Gpu if tokens <= caps.tuning.skinny_tokens => Self::Skinny,
+            DeviceKind::Gpu => Self::Gemm,
         }
     }
 

@@ -14,6 +14,7 @@ pub mod head_norm;
 pub mod kv;
 pub mod kv_copy;
 pub mod matmul;
+pub mod matmul_coop;
 pub mod moe_matmul;
 pub mod moe_route;
 pub mod moe_sum;
@@ -51,6 +52,7 @@ pub const ALL: &[&Kernel] = &[
     &head_norm::KERNEL,
     &kv_copy::KERNEL,
     &matmul::KERNEL,
+    &matmul_coop::KERNEL,
     &moe_matmul::KERNEL,
     &moe_route::KERNEL,
     &moe_sum::KERNEL,

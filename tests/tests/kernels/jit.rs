@@ -30,6 +30,7 @@ fn asked_for(caps: &Caps, key: &KernelKey) -> bool {
                 ActFormat::ALL.iter().any(asked)
             })
         }),
+        "matmul_coop" => caps.coop.is_some(),
         _ => match caps.kind {
             DeviceKind::Cpu => !["_workgroup", "_gemv"]
                 .iter()

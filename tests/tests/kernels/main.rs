@@ -14,6 +14,7 @@ mod jit;
 mod kv_copy;
 mod matmul;
 mod matmul_perf;
+mod matmul_coop;
 mod moe;
 mod pool_sum;
 mod prepare;

@@ -1,0 +1,150 @@
+//! What was measured of an adapter, on disk beside its compiled pipelines. Owns the file's form; a file
+//! that cannot be used counts as none.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+use thiserror::Error;
+use twoclock_shaders::tuning::Tuning;
+
+/// Form of the file.
+const VERSION: u64 = 1;
+/// More is no such file.
+const MOST_BYTES: u64 = 1 << 16;
+
+/// Why a file says nothing.
+#[derive(Debug, Error)]
+pub enum TuningError {
+    /// It cannot be read or written.
+    #[error("{path}: {source}", path = path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is not in the form this program writes.
+    #[error("{path}: {what}; `twoclock tune` writes it anew", path = path.display())]
+    Form {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// Where the choices for an adapter are kept, by [`HostExecutor::adapter_key`](crate::host_executor::HostExecutor::adapter_key).
+pub fn path(caches: &Path, adapter_key: &str) -> PathBuf {
+    caches.join(format!("{adapter_key}.tuning.json"))
+}
+
+/// The choices in a file; `None` where there is none.
+///
+/// # Errors
+/// [`TuningError`].
+pub fn read(path: &Path) -> Result<Option<Tuning>, TuningError> {
+    let io = |source| TuningError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let file = match fs::File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(io(e)),
+    };
+    let mut text = String::new();
+    file.take(MOST_BYTES)
+        .read_to_string(&mut text)
+        .map_err(io)?;
+    let form = |what: String| TuningError::Form {
+        path: path.to_owned(),
+        what,
+    };
+    let value: Value = serde_json::from_str(&text).map_err(|e| form(e.to_string()))?;
+    if value["version"] != VERSION {
+        return Err(form(format!(
+            "version {} is not {VERSION}",
+            value["version"]
+        )));
+    }
+    let fields = value["tuning"]
+        .as_object()
+        .ok_or_else(|| form("there is no \"tuning\"".into()))?;
+    let mut tuning = Tuning::default();
+    for (field, value) in fields {
+        let number = value.as_u64().and_then(|n| u32::try_from(n).ok());
+        tuning = number
+            .and_then(|n| tuning.with(field, n))
+            .ok_or_else(|| form(format!("{field} cannot be {value}")))?;
+    }
+    Ok(Some(tuning))
+}
+
+/// Writes the choices, whole or not at all.
+///
+/// # Errors
+/// [`TuningError::Io`].
+pub fn write(path: &Path, adapter: &str, tuning: &Tuning) -> Result<(), TuningError> {
+    let text = format!("{:#}\n", as_json(adapter, tuning));
+    let part = path.with_extension(format!("{}.part", std::process::id()));
+    let written = path
+        .parent()
+        .map_or(Ok(()), fs::create_dir_all)
+        .and_then(|()| fs::write(&part, text))
+        .and_then(|()| fs::rename(&part, path));
+    written.map_err(|source| {
+        // The first failure is the one to tell.
+        let _ = fs::remove_file(&part);
+        TuningError::Io {
+            path: path.to_owned(),
+            source,
+        }
+    })
+}
+
+/// The file's form.
+pub fn as_json(adapter: &str, tuning: &Tuning) -> Value {
+    let fields = tuning.fields().into_iter();
+    let fields: Map<_, _> = fields
+        .map(|(name, value)| (name.to_owned(), json!(value)))
+        .collect();
+    json!({"version": VERSION, "adapter": adapter, "tuning": fields})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_what_is_not_in_form_says_so() {
+        let folder = std::env::temp_dir().join(format!("twoclock-tuning-{}", std::process::id()));
+        let file = path(&folder, "vulkan-some-adapter");
+        assert!(read(&file).expect("none").is_none());
+        let tuning = Tuning::default().with("gemv_tokens", 4).expect("fine");
+        write(&file, "Some adapter", &tuning).expect("writes");
+        assert_eq!(read(&file).expect("reads"), Some(tuning));
+        for (text, what) in [
+            ("{", "EOF"),
+            ("{\"version\": 7}", "version 7"),
+            ("{\"version\": 1}", "no \"tuning\""),
+            (
+                "{\"version\": 1, \"tuning\": {\"rows\": 3}}",
+                "rows cannot be 3",
+            ),
+            (
+                "{\"version\": 1, \"tuning\": {\"row_tokens\": -1}}",
+                "row_tokens cannot be -1",
+            ),
+        ] {
+            fs::write(&file, text).expect("writes");
+            let error = read(&file).expect_err(text).to_string();
+            assert!(
+                error.contains(what) && error.contains("twoclock tune"),
+                "{error}"
+            );
+        }
+        fs::remove_dir_all(&folder).expect("cleans up");
+    }
+}

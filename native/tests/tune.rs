@@ -1,0 +1,62 @@
+//! `twoclock tune`: what it keeps is read by later runs, and what is not its file changes nothing.
+
+#![allow(missing_docs, reason = "a test binary has no public surface")]
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn twoclock(home: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_twoclock"))
+        .args(args)
+        .env("TWOCLOCK_HOME", home)
+        .output()
+        .expect("the program")
+}
+
+fn kept(home: &Path) -> Option<PathBuf> {
+    let files = std::fs::read_dir(home.join("pipelines")).ok()?;
+    let mut paths = files.map(|file| file.expect("a file").path());
+    paths.find(|path| path.to_string_lossy().ends_with(".tuning.json"))
+}
+
+#[test]
+fn what_is_measured_is_kept_and_a_broken_file_counts_as_none() {
+    let home = std::env::temp_dir().join(format!("twoclock-tune-{}", std::process::id()));
+    let dry = twoclock(&home, &["tune", "--dry-run", "--json"]);
+    let text = String::from_utf8_lossy(&dry.stdout);
+    let json: Value = serde_json::from_str(&text).expect("JSON");
+    let times = json["times"].as_array().expect("times");
+    assert!(times.len() >= 3, "{json}");
+    for row in times {
+        let seconds = row["seconds"].as_object().expect("a body each");
+        assert!(seconds.len() >= 2);
+        assert!(seconds.values().all(|s| s.as_f64().expect("seconds") > 0.0));
+    }
+    assert!(kept(&home).is_none(), "a dry run writes nothing");
+
+    let run = twoclock(&home, &["tune"]);
+    let table = String::from_utf8_lossy(&run.stdout).into_owned();
+    assert!(
+        run.status.success() && table.contains("row_tokens"),
+        "{table}"
+    );
+    let path = kept(&home).expect("a file");
+    let file: Value = serde_json::from_slice(&std::fs::read(&path).expect("reads")).expect("JSON");
+    assert!(file["tuning"]["gemv_tokens"].is_u64(), "{file}");
+
+    std::fs::write(&path, "{\"version\": 1, \"tuning\": {\"row_tokens\": 3}}").expect("writes");
+    let run = twoclock(&home, &["tune", "--dry-run"]);
+    let warning = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(run.status.success(), "{warning}");
+    assert!(
+        warning.contains("row_tokens cannot be 3") && warning.contains("twoclock tune"),
+        "{warning}"
+    );
+
+    let refused = twoclock(&home, &["tune", "--device", "cpu"]);
+    assert!(!refused.status.success());
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(why.contains("nothing to tune"), "{why}");
+    std::fs::remove_dir_all(&home).expect("cleans up");
+}

@@ -1,0 +1,118 @@
+// y = x Wᵀ by cooperative matrices of 16 × 16 × 16, for few tokens: 16 rows × 16 tokens a workgroup,
+// whose SUBGROUPS subgroups take turns at the spans of a row; span sums meet in workgroup memory and
+// are added in order. The chain: kernels/matmul_coop.rs. Grid: (rows / 16, tokens / 16).
+// No subgroup operation may stand in this module: drivers have crashed on both together.
+// use: order, codes, scale, epilogue
+// enable: f16, wgpu_cooperative_matrix
+
+struct Params {
+  rows: u32,
+  groups: u32,
+  tokens: u32,
+  act_stride: u32,
+  y_stride: u32,
+  y_offset: u32,
+  norm: u32,
+}
+
+@group(0) @binding(0) var<storage, read> act: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read> ws: array<u32>;
+@group(0) @binding(3) var<storage, read> rstd: array<f32>;
+@group(0) @binding(4) var<storage, read_write> y: array<f32>;
+@group(0) @binding(5) var<uniform> p: Params;
+
+const LANES = SUBGROUPS * SUBGROUP_LANES;
+// Groups of 32 in a span of 512.
+const SPAN = 16u;
+const PITCH = 40u;
+const TILE = 16u * PITCH;
+
+// Of each subgroup.
+var<workgroup> w_tile: array<f16, SUBGROUPS * TILE>;
+var<workgroup> x_tile: array<f16, SUBGROUPS * TILE>;
+var<workgroup> done: array<f32, SUBGROUPS * 256u>;
+// [row][token]
+var<workgroup> total: array<f32, 256u>;
+
+fn put_w(at: u32, v: vec4<f32>) {
+  let h = vec4<f16>(v);
+  w_tile[at] = h.x;
+  w_tile[at + 1u] = h.y;
+  w_tile[at + 2u] = h.z;
+  w_tile[at + 3u] = h.w;
+}
+
+fn put_x(at: u32, word: u32) {
+  let h = vec2<f16>(unpack2x16float(word));
+  x_tile[at] = h.x;
+  x_tile[at + 1u] = h.y;
+}
+
+@compute @workgroup_size(LANES)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+  let first_row = 16u * group.x;
+  let first_token = 16u * group.y;
+  let subgroup = lane / SUBGROUP_LANES;
+  let own = lane % SUBGROUP_LANES;
+  let spans = (p.groups + SPAN - 1u) / SPAN;
+  for (var i = lane; i < 256u; i += LANES) { total[i] = 0.0; }
+
+  for (var base = 0u; base < spans; base += SUBGROUPS) {
+    var span = coop_mat16x16<f32, C>();
+    for (var in_span = 0u; in_span < SPAN; in_span++) {
+      let g = SPAN * (base + subgroup) + in_span;
+      workgroupBarrier();
+      for (var i = own; i < 32u; i += SUBGROUP_LANES) {
+        // Past the row zeros, which change no bit of a sum.
+        if (i < 16u) {
+          let at = TILE * subgroup + PITCH * i;
+          let r = min(first_row + i, p.rows - 1u);
+          let g_in = min(g, p.groups - 1u);
+          let codes = group_codes(r, p.groups, g_in);
+          let scale = group_scale(r, p.groups, g_in);
+          for (var j = 0u; j < 8u; j++) {
+            let v = widen4(codes[j], scale);
+            put_w(at + 4u * j, select(vec4<f32>(), v, g < p.groups));
+          }
+        } else {
+          let n = i - 16u;
+          let at = TILE * subgroup + PITCH * n;
+          let from_group = min(g, p.groups - 1u);
+          let source = 4u * (min(first_token + n, p.tokens - 1u) * p.act_stride + from_group);
+          for (var j = 0u; j < 4u; j++) {
+            let x = select(vec4<u32>(), act[source + j], g < p.groups);
+            put_x(at + 8u * j, x.x);
+            put_x(at + 8u * j + 2u, x.y);
+            put_x(at + 8u * j + 4u, x.z);
+            put_x(at + 8u * j + 6u, x.w);
+          }
+        }
+      }
+      workgroupBarrier();
+      for (var k = 0u; k < 32u; k += 16u) {
+        let a = coopLoadT<coop_mat16x16<f16, A>>(&w_tile[TILE * subgroup + k], PITCH);
+        let b = coopLoad<coop_mat16x16<f16, B>>(&x_tile[TILE * subgroup + k], PITCH);
+        span = coopMultiplyAdd(a, b, span);
+      }
+    }
+    coopStoreT(span, &done[256u * subgroup], 16u);
+    workgroupBarrier();
+    for (var i = lane; i < 256u; i += LANES) {
+      var sum = total[i];
+      for (var s = 0u; s < min(SUBGROUPS, spans - base); s++) { sum += done[256u * s + i]; }
+      total[i] = sum;
+    }
+    workgroupBarrier();
+  }
+
+  for (var i = lane; i < 256u; i += LANES) {
+    let row = first_row + i / 16u;
+    let n = first_token + i % 16u;
+    if (row < p.rows && n < p.tokens) {
+      var sum = total[i];
+      if (p.norm != 0u) { sum *= rstd[n]; }
+      epilogue(n, row, sum);
+    }
+  }
+}
