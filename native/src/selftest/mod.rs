@@ -79,7 +79,12 @@ pub fn run(
     let mut executor = HostExecutor::open(device, Some(&store.caches()))?;
     let mut findings = Findings::new(executor.to_string());
     let classes = match args.all {
-        true => NumericsClass::ALL.map(ComputeDtype::Of).to_vec(),
+        // Those the device has.
+        true => {
+            let all = NumericsClass::ALL.map(ComputeDtype::Of).into_iter();
+            all.filter(|class| class.resolve(executor.caps()).is_ok())
+                .collect()
+        }
         false => vec![args.compute_dtype],
     };
     for class in classes {
@@ -103,7 +108,7 @@ pub fn run(
                 subject.name,
                 begin.elapsed().as_secs_f64()
             ));
-            let class = class.resolve(executor.caps());
+            let class = class.resolve(executor.caps())?;
             findings.add(&subject.name, class, compared, asked, regimes);
         }
     }
