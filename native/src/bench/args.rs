@@ -43,6 +43,10 @@ Figures that cannot be had here are null. Of several prompts and numbers of requ
 prefill and in parallel.";
 
 /// What is measured.
+#[allow(
+    clippy::doc_markdown,
+    reason = "help shows these words as they are written"
+)]
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     /// Name of an installed model, a .gguf file, a folder with config.json and .safetensors files,
