@@ -13,14 +13,17 @@ struct Params {
   y_stride: u32,
   y_offset: u32,
   norm: u32,
+  bias: u32,
+  add: u32,
 }
 
 @group(0) @binding(0) var<storage, read> act: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read> ws: array<u32>;
 @group(0) @binding(3) var<storage, read> rstd: array<f32>;
-@group(0) @binding(4) var<storage, read_write> y: array<f32>;
-@group(0) @binding(5) var<uniform> p: Params;
+@group(0) @binding(4) var<storage, read> bias: array<f32>;
+@group(0) @binding(5) var<storage, read_write> y: array<f32>;
+@group(0) @binding(6) var<uniform> p: Params;
 
 const LANES = SUBGROUPS * SUBGROUP_LANES;
 // Groups of 32 in a span of 512.
@@ -110,9 +113,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let row = first_row + i / 16u;
     let n = first_token + i % 16u;
     if (row < p.rows && n < p.tokens) {
-      var sum = total[i];
-      if (p.norm != 0u) { sum *= rstd[n]; }
-      epilogue(n, row, sum);
+      var scale = 1.0;
+      if (p.norm != 0u) { scale = rstd[n]; }
+      epilogue(n, row, total[i], scale);
     }
   }
 }

@@ -89,9 +89,8 @@ impl Decoder {
         taps: &TapBuffers,
         room: u32,
     ) -> Program {
-        let caps = &self.numerics.caps(caps);
         let body = Body {
-            caps,
+            caps: &self.numerics.caps(caps),
             ws,
             act_format: self.numerics.act_format(),
             room,
@@ -138,7 +137,6 @@ impl Decoder {
     ) -> Program {
         let mut commands = Vec::new();
         if part != HeadPart::Draw {
-            let caps = &self.numerics.caps(caps);
             commands = head::logits(caps, self, ws, first_row, room);
         }
         if part != HeadPart::Logits {

@@ -32,6 +32,7 @@ pub fn logits(
 ) -> Vec<Command> {
     let (config, projection) = (&model.config, &model.head);
     let act_format = model.numerics.act_format();
+    let caps = &model.numerics.caps(caps);
     let dim4 = config.hidden_size as u32 / 4;
     let vocab = config.vocab_size as u32;
     let gather = gather_rows::GatherRowsParams { dim4, first_row };

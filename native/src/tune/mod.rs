@@ -252,12 +252,15 @@ impl Product {
             y_stride: self.rows,
             y_offset: 0,
             norm: 0,
+            bias: 0,
+            add: 0,
         };
         let buffers = Buffers {
             act: self.act,
             w: self.weights,
             ws: self.scales,
             rstd: Some(self.rstd),
+            bias: None,
             y: Slice::whole(self.y, self.y_bytes),
         };
         let dispatch = matmul::dispatch(

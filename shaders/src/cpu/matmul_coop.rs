@@ -18,7 +18,8 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
     let p: &MatmulParams = bytemuck::from_bytes(params);
     let format = WeightFormat::of_key(key);
     let (act, w, ws, rstd) = (bound.u32s(0), bound.u32s(1), bound.u32s(2), bound.f32s(3));
-    let y = bound.f32s_mut(4);
+    let bias = bound.f32s(4);
+    let y = bound.f32s_mut(5);
     let tokens = (token_tile(key) * grid[1]).min(p.tokens) as usize;
     let groups = p.groups as usize;
     let inputs: Vec<Vec<f32>> = (0..tokens)
@@ -42,10 +43,12 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
                 let products = weights.iter().zip(x);
                 total += products.fold(0.0, |a, (w, x)| fma(*w, *x, a));
             }
-            if p.norm != 0 {
-                total *= rstd[token];
-            }
-            y[token * p.y_stride as usize + p.y_offset as usize + row] = total;
+            let column = p.y_offset as usize + row;
+            let scale = if p.norm != 0 { rstd[token] } else { 1.0 };
+            let bias = if p.bias != 0 { bias[column] } else { 0.0 };
+            let joined = fma(total, scale, bias);
+            let y = &mut y[token * p.y_stride as usize + column];
+            *y = if p.add != 0 { *y + joined } else { joined };
         }
     }
 }

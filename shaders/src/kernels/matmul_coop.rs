@@ -8,7 +8,7 @@
 //!   itself as the format has it, computed in singles;
 //! - a span of 512 elements (the last may be short): `a = 0`; 16 products after 16 products
 //!   `a = a + Σ w16 · x16`, whose order among the 16 and whose rounding are the device's;
-//! - `t = 0`; a span after a span `t = t + a`.
+//! - `t = 0`; a span after a span `t = t + a`; then as [`matmul`](super::matmul) joins a bias and y.
 //!
 //! So on one device all bodies give the same bits; between devices, and to the reference, which adds
 //! the 16 one after another, results are equal up to the rounding of such a sum.
@@ -31,7 +31,7 @@ const SUBGROUPS: u32 = 4;
 pub const KERNEL: Kernel = Kernel {
     name: "matmul_coop",
     bodies: bodies!["matmul_coop_split", "matmul_coop_tile"],
-    bindings: bindings![act: Read, w: Read, ws: Read, rstd: Read, y: ReadWrite],
+    bindings: bindings![act: Read, w: Read, ws: Read, rstd: Read, bias: Read, y: ReadWrite],
     params: MatmulParams::FIELDS,
     variants: || {
         let coop = Coop { subgroup: 32 };
@@ -101,7 +101,7 @@ impl Tiling {
             .constant("SUBGROUPS", SUBGROUPS)
             .constant("SUBGROUP_LANES", coop.subgroup)
             .module("order", "order_span")
-            .module("epilogue", "epilogue_store");
+            .module("epilogue", "epilogue_join");
         format.fill(key)
     }
 }
@@ -123,6 +123,7 @@ pub fn dispatch(
     let coop = caps.coop?;
     let params = MatmulParams {
         norm: u32::from(buffers.rstd.is_some()),
+        bias: u32::from(buffers.bias.is_some()),
         ..params
     };
     let (rows, tile) = (tiling.rows(), tiling.tokens());
@@ -135,6 +136,7 @@ pub fn dispatch(
             buffers.w,
             buffers.ws.unwrap_or(buffers.w),
             buffers.rstd.unwrap_or(buffers.act),
+            buffers.bias.unwrap_or(buffers.act),
             buffers.y,
         ],
         params: bytemuck::bytes_of(&params).to_vec(),

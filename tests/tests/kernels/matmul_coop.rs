@@ -66,12 +66,15 @@ impl Problem {
                     y_stride: rows as u32,
                     y_offset: 0,
                     norm: 0,
+                    bias: 0,
+                    add: 0,
                 };
                 let buffers = Buffers {
                     act: b[0],
                     w: b[1],
                     ws: ws.then(|| b[4]),
                     rstd: Some(b[2]),
+                    bias: None,
                     y: b[3],
                 };
                 let dispatch = dispatch(&caps, weights.format, params, CountId(0), buffers);
