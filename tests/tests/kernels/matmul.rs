@@ -13,7 +13,6 @@ use twoclock_tests::{Case, Noise, Weights, gpu, rounded, widened};
 /// Outputs lie at an offset in wider rows, as a window of a vocabulary does.
 const OFFSET: usize = 3;
 const SLACK: usize = 5;
-
 /// What the kernel must not touch.
 const UNTOUCHED: f32 = 12345.0;
 
