@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn borders_lie_where_the_next_body_becomes_faster() {
         // A cost a token that falls, and a cost to begin that rises.
-        let three = times(|n| vec![1.0 + n, 6.0 + n / 4.0, 30.0 + n / 16.0]);
+        let three = times(|n| vec![1.0 + n, 6.0 + n / 4.0, 25.0 + n / 16.0]);
         assert_eq!(borders(&three), [4, 64]);
         let first = times(|n| vec![n, 2.0 * n, 3.0 * n]);
         assert_eq!(borders(&first), [u32::MAX, u32::MAX]);
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn one_slow_moment_moves_no_border_far() {
-        let mut three = times(|n| vec![1.0 + n, 6.0 + n / 4.0, 30.0 + n / 16.0]);
+        let mut three = times(|n| vec![1.0 + n, 6.0 + n / 4.0, 25.0 + n / 16.0]);
         three[1].seconds[0] *= 3.0;
         assert_eq!(borders(&three), [4, 64]);
     }
