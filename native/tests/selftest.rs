@@ -70,10 +70,10 @@ fn models_for_the_test_can_be_made() {
     }
 }
 
-/// A reference whose residual sum is off in one place.
+/// A kernel whose rows are off in one place.
 fn wrong(_: &KernelKey, _: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
     assert!(grid.iter().all(|&n| n > 0));
-    bound.f32s_mut(1)[0] += 0.5;
+    bound.f32s_mut(2)[0] += 0.5;
 }
 
 #[test]
@@ -90,8 +90,8 @@ fn what_computes_something_else_is_noticed() {
         faults.map(|(key, _)| key.kernel).collect::<BTreeSet<_>>()
     };
     assert_eq!(serve(CpuExecutor::default()), BTreeSet::new());
-    let broken = CpuExecutor::default().with_kernel("residual", wrong);
-    assert_eq!(serve(broken), BTreeSet::from(["residual"]));
+    let broken = CpuExecutor::default().with_kernel("gather_rows", wrong);
+    assert_eq!(serve(broken), BTreeSet::from(["gather_rows"]));
 }
 
 #[test]
