@@ -2,7 +2,7 @@
 // whose SUBGROUPS subgroups take turns at the spans of a row; span sums meet in workgroup memory and
 // are added in order. The chain: kernels/matmul_coop.rs. Grid: (rows / 16, tokens / 16).
 // No subgroup operation may stand in this module: drivers have crashed on both together.
-// use: order, codes, scale, epilogue
+// use: order, codes, scale, tiles, epilogue
 // enable: f16, wgpu_cooperative_matrix
 
 struct Params {
@@ -26,9 +26,6 @@ struct Params {
 @group(0) @binding(6) var<uniform> p: Params;
 
 const LANES = SUBGROUPS * SUBGROUP_LANES;
-// Groups of 32 in a span of 512.
-const SPAN = 16u;
-const PITCH = 40u;
 const TILE = 16u * PITCH;
 
 // Of each subgroup.
@@ -37,20 +34,6 @@ var<workgroup> x_tile: array<f16, SUBGROUPS * TILE>;
 var<workgroup> done: array<f32, SUBGROUPS * 256u>;
 // [row][token]
 var<workgroup> total: array<f32, 256u>;
-
-fn put_w(at: u32, v: vec4<f32>) {
-  let h = vec4<f16>(v);
-  w_tile[at] = h.x;
-  w_tile[at + 1u] = h.y;
-  w_tile[at + 2u] = h.z;
-  w_tile[at + 3u] = h.w;
-}
-
-fn put_x(at: u32, word: u32) {
-  let h = vec2<f16>(unpack2x16float(word));
-  x_tile[at] = h.x;
-  x_tile[at + 1u] = h.y;
-}
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
@@ -67,29 +50,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       let g = SPAN * (base + subgroup) + in_span;
       workgroupBarrier();
       for (var i = own; i < 32u; i += SUBGROUP_LANES) {
-        // Past the row zeros, which change no bit of a sum.
+        let at = TILE * subgroup + PITCH * (i % 16u);
         if (i < 16u) {
-          let at = TILE * subgroup + PITCH * i;
-          let r = min(first_row + i, p.rows - 1u);
-          let g_in = min(g, p.groups - 1u);
-          let codes = group_codes(r, p.groups, g_in);
-          let scale = group_scale(r, p.groups, g_in);
-          for (var j = 0u; j < 8u; j++) {
-            let v = widen4(codes[j], scale);
-            put_w(at + 4u * j, select(vec4<f32>(), v, g < p.groups));
-          }
+          put_weights(at, min(first_row + i, p.rows - 1u), g);
         } else {
-          let n = i - 16u;
-          let at = TILE * subgroup + PITCH * n;
-          let from_group = min(g, p.groups - 1u);
-          let source = 4u * (min(first_token + n, p.tokens - 1u) * p.act_stride + from_group);
-          for (var j = 0u; j < 4u; j++) {
-            let x = select(vec4<u32>(), act[source + j], g < p.groups);
-            put_x(at + 8u * j, x.x);
-            put_x(at + 8u * j + 2u, x.y);
-            put_x(at + 8u * j + 4u, x.z);
-            put_x(at + 8u * j + 6u, x.w);
-          }
+          put_inputs(at, min(first_token + i - 16u, p.tokens - 1u), g);
         }
       }
       workgroupBarrier();

@@ -2,7 +2,7 @@
 // along the rows, each with 16 TILES_ROW rows of 16 TILES_TOKEN tokens. The chain:
 // kernels/matmul_coop.rs. Grid: (rows / (16 TILES_ROW SUBGROUPS), tokens / (16 TILES_TOKEN)).
 // No subgroup operation may stand in this module: drivers have crashed on both together.
-// use: order, codes, scale, epilogue
+// use: order, codes, scale, tiles, epilogue
 // enable: f16, wgpu_cooperative_matrix
 
 struct Params {
@@ -28,29 +28,11 @@ struct Params {
 const LANES = SUBGROUPS * SUBGROUP_LANES;
 const ROWS = 16u * TILES_ROW * SUBGROUPS;
 const TOKENS = 16u * TILES_TOKEN;
-// Groups of 32 in a span of 512.
-const SPAN = 16u;
-// Halves from row to row of a tile: a group, and 16 bytes that keep rows in different banks.
-const PITCH = 40u;
 
 var<workgroup> w_tile: array<f16, ROWS * PITCH>;
 var<workgroup> x_tile: array<f16, TOKENS * PITCH>;
 // A finished matrix of each subgroup.
 var<workgroup> done: array<f32, SUBGROUPS * 256u>;
-
-fn put_w(at: u32, v: vec4<f32>) {
-  let h = vec4<f16>(v);
-  w_tile[at] = h.x;
-  w_tile[at + 1u] = h.y;
-  w_tile[at + 2u] = h.z;
-  w_tile[at + 3u] = h.w;
-}
-
-fn put_x(at: u32, word: u32) {
-  let h = vec2<f16>(unpack2x16float(word));
-  x_tile[at] = h.x;
-  x_tile[at + 1u] = h.y;
-}
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
@@ -64,20 +46,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     workgroupBarrier();
     for (var i = lane; i < ROWS + TOKENS; i += LANES) {
       if (i < ROWS) {
-        let r = min(first_row + i, p.rows - 1u);
-        let codes = group_codes(r, p.groups, g);
-        let scale = group_scale(r, p.groups, g);
-        for (var j = 0u; j < 8u; j++) { put_w(PITCH * i + 4u * j, widen4(codes[j], scale)); }
+        put_weights(PITCH * i, min(first_row + i, p.rows - 1u), g);
       } else {
         let n = i - ROWS;
-        let at = 4u * (min(first_token + n, p.tokens - 1u) * p.act_stride + g);
-        for (var j = 0u; j < 4u; j++) {
-          let x = act[at + j];
-          put_x(PITCH * n + 8u * j, x.x);
-          put_x(PITCH * n + 8u * j + 2u, x.y);
-          put_x(PITCH * n + 8u * j + 4u, x.z);
-          put_x(PITCH * n + 8u * j + 6u, x.w);
-        }
+        put_inputs(PITCH * n, min(first_token + n, p.tokens - 1u), g);
       }
     }
     workgroupBarrier();

@@ -1,7 +1,7 @@
 // y = x Wᵀ for up to TOKENS tokens: a lane owns one span of four rows, span sums meet in workgroup
 // memory and are added in order. Short rows share a workgroup: with S spans a row, 64 / S packs of
 // four rows. The chain: kernels/matmul.rs. Grid: (rows / (4 packs), tokens / TOKENS).
-// use: input, order, codes, scale, chain, epilogue
+// use: input, order, codes, scale, pieces, partial, sums, close, epilogue
 
 struct Params {
   rows: u32,

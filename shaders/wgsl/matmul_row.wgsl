@@ -1,7 +1,7 @@
 // y = x Wᵀ, a lane ROWS rows, a workgroup TOKENS tokens: for processors. No barrier, no workgroup
 // memory; the weights of a row lie in one lane, inputs are shared by all. The chain:
 // kernels/matmul.rs. Grid: (tokens / TOKENS, rows / (ROWS LANES)).
-// use: input, order, codes, scale, chain, epilogue
+// use: input, order, codes, scale, pieces, partial, sums, close, epilogue
 
 struct Params {
   rows: u32,

@@ -1,7 +1,7 @@
 // y = x Wᵀ by tiles of 4 LANES_ROW rows × 4 LANES_TOKEN tokens, 4 × 4 a lane: a group of 32 of both
 // sides goes through workgroup memory at a time. The chain: kernels/matmul.rs.
 // Grid: (rows / (4 LANES_ROW), tokens / (4 LANES_TOKEN)).
-// use: input, order, codes, scale, chain, epilogue
+// use: input, order, codes, scale, pieces, partial, sums, close, epilogue
 
 struct Params {
   rows: u32,

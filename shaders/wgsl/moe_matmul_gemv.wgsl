@@ -1,7 +1,7 @@
 // y = x Wᵀ with the weights of the expert that a token was routed to: a lane owns one span of four
 // rows, span sums meet in workgroup memory and are added in order. The chain: kernels/matmul.rs.
 // Grid: (rows / (4 packs), chosen, tokens).
-// use: input, order, codes, scale, chain, epilogue
+// use: input, order, codes, scale, pieces, partial, sums, close, epilogue
 
 struct Params {
   rows: u32,

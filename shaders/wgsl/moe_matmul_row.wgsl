@@ -1,6 +1,6 @@
 // y = x Wᵀ with the weights of the expert that a token was routed to, a lane four rows: for
 // processors. The chain: kernels/matmul.rs. Grid: (chosen, rows / (4 LANES), tokens).
-// use: input, order, codes, scale, chain, epilogue
+// use: input, order, codes, scale, pieces, partial, sums, close, epilogue
 
 struct Params {
   rows: u32,

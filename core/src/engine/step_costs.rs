@@ -33,6 +33,8 @@ pub struct StepRecord {
 const KEPT: usize = 512;
 /// Steps of decodes alone, and with tokens of a prompt, that are kept beside them.
 const KEPT_OF_A_KIND: usize = 33;
+/// Steps of decodes alone between two times that the scheduler hears what was learnt.
+const LEARNT_EVERY: u64 = 32;
 /// Share of the steps with tokens of a prompt that may take longer than they are planned for.
 const LATE: f64 = 0.1;
 
@@ -46,6 +48,7 @@ pub struct StepCosts {
     /// The last steps of decodes alone, and those with tokens of a prompt beside them.
     decodes: Taken,
     mixed: Taken,
+    num_recorded: u64,
 }
 
 /// Steps of one kind, and the seconds they took.
@@ -80,6 +83,7 @@ impl StepCosts {
             records: VecDeque::with_capacity(KEPT),
             decodes: Taken::default(),
             mixed: Taken::default(),
+            num_recorded: 0,
         }
     }
 
@@ -107,8 +111,9 @@ impl StepCosts {
         Some(budget)
     }
 
-    /// Takes in a step that took so long.
-    pub fn record(&mut self, step: &SchedulerOutput, seconds: f64) {
+    /// Takes in a step that took so long. Gives back whether it is time to tell the scheduler: while
+    /// prompts are measured out after each step, for their context grows; else from time to time.
+    pub fn record(&mut self, step: &SchedulerOutput, seconds: f64) -> bool {
         let shares = step.scheduled.iter().map(|share| SequenceLoad {
             num_tokens: share.num_scheduled_tokens(),
             num_computed_tokens: share.num_computed_tokens,
@@ -134,11 +139,15 @@ impl StepCosts {
         let num_decodes = decodes
             .filter(|share| share.samples && share.num_scheduled_tokens() == 1)
             .count();
-        if num_decodes == load.num_tokens {
+        let decodes_alone = num_decodes == load.num_tokens;
+        if decodes_alone {
             self.decodes.push(load, seconds);
         } else if num_decodes > 0 {
             self.mixed.push(load, seconds);
         }
+        self.num_recorded += 1;
+        let n = self.num_recorded;
+        !decodes_alone || n.is_multiple_of(LEARNT_EVERY) || n.is_power_of_two()
     }
 }
 
@@ -170,7 +179,9 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         let Some(costs) = &mut self.step_costs else {
             return;
         };
-        costs.record(step, took.as_secs_f64());
+        if !costs.record(step, took.as_secs_f64()) {
+            return;
+        }
         let cost = costs.model().clone();
         self.scheduler.set_preemption_cost(Box::new(cost));
         let most = self.scheduler.config().max_num_batched_tokens;

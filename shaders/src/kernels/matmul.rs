@@ -215,15 +215,14 @@ impl Regime {
         };
         let key = key
             .module("order", "order_span")
-            .module("chain", format.chain(arithmetic))
             .module("epilogue", "epilogue_join");
-        format.fill_for(key, arithmetic)
+        format.fill_chain(format.fill_for(key, arithmetic), arithmetic)
     }
 }
 
 /// Whether a lane's rows are written out, which is faster where a row is little code.
 pub(super) fn unroll(format: WeightFormat, arithmetic: Arithmetic) -> u32 {
-    u32::from(format.chain(arithmetic).starts_with("chain_packed"))
+    u32::from(format.is_packed(arithmetic))
 }
 
 /// Most rows a lane of `matmul_row`: more share the inputs (with 16 a quarter faster than with 8, on two
@@ -282,6 +281,20 @@ pub struct Buffers {
     pub y: Slice,
 }
 
+impl Buffers {
+    /// In the kernel's order; what a variant does not read is bound to something that it does.
+    pub(super) fn bindings(self) -> Vec<Slice> {
+        vec![
+            self.act,
+            self.w,
+            self.ws.unwrap_or(self.w),
+            self.rstd.unwrap_or(self.act),
+            self.bias.unwrap_or(self.act),
+            self.y,
+        ]
+    }
+}
+
 /// A matmul of the step's `tokens` tokens, by the regime that suits the device and the room.
 pub fn dispatch(
     caps: &Caps,
@@ -323,15 +336,7 @@ pub fn dispatch_regime(
     let k = f64::from(GROUP * params.groups);
     Dispatch {
         key: regime.key(format, act_format),
-        // What a variant does not read is bound to something that it does.
-        bindings: vec![
-            buffers.act,
-            buffers.w,
-            buffers.ws.unwrap_or(buffers.w),
-            buffers.rstd.unwrap_or(buffers.act),
-            buffers.bias.unwrap_or(buffers.act),
-            buffers.y,
-        ],
+        bindings: buffers.bindings(),
         params: bytemuck::bytes_of(&params).to_vec(),
         grid: [x, y, Extent::Fixed(1)],
         cost: Cost {

@@ -101,6 +101,7 @@ impl Tiling {
             .constant("SUBGROUPS", SUBGROUPS)
             .constant("SUBGROUP_LANES", coop.subgroup)
             .module("order", "order_span")
+            .module("tiles", "coop_tiles")
             .module("epilogue", "epilogue_join");
         format.fill(key)
     }
@@ -130,15 +131,7 @@ pub fn dispatch(
     let k = GROUP * params.groups;
     Some(Dispatch {
         key: tiling.key(coop, format),
-        // What a variant does not read is bound to something that it does.
-        bindings: vec![
-            buffers.act,
-            buffers.w,
-            buffers.ws.unwrap_or(buffers.w),
-            buffers.rstd.unwrap_or(buffers.act),
-            buffers.bias.unwrap_or(buffers.act),
-            buffers.y,
-        ],
+        bindings: buffers.bindings(),
         params: bytemuck::bytes_of(&params).to_vec(),
         grid: [
             Extent::Fixed(params.rows.div_ceil(rows)),

@@ -75,9 +75,8 @@ fn key(kind: DeviceKind, format: WeightFormat, act_format: ActFormat) -> KernelK
     let key = key
         .module("input", RowInput::Uniform.module(act_format, arithmetic))
         .module("order", "order_span")
-        .module("chain", format.chain(arithmetic))
         .module("epilogue", "epilogue_store");
-    format.fill_for(key, arithmetic)
+    format.fill_chain(format.fill_for(key, arithmetic), arithmetic)
 }
 
 /// Windows of `moe_matmul`.

@@ -171,17 +171,32 @@ impl WeightFormat {
         self.fill_for(key, Arithmetic::Float)
     }
 
-    /// The module of the slot `chain`.
-    pub(crate) fn chain(self, arithmetic: Arithmetic) -> &'static str {
-        match (self, arithmetic) {
-            (_, Arithmetic::Float) => "chain_f32",
-            (Self::F32 | Self::F16 | Self::BF16, _) => "chain_int8_float",
-            (Self::Q2K, Arithmetic::Whole) => "chain_int8_q2_k",
-            (Self::Q2K, Arithmetic::Packed) => "chain_packed_q2_k",
-            (Self::Q3K | Self::Q6K, Arithmetic::Packed) => "chain_packed_halves",
-            (_, Arithmetic::Whole) => "chain_int8",
-            (_, Arithmetic::Packed) => "chain_packed",
-        }
+    /// Whether a group's products are dots of four codes a word.
+    pub(crate) fn is_packed(self, arithmetic: Arithmetic) -> bool {
+        let floats = matches!(self, Self::F32 | Self::F16 | Self::BF16);
+        arithmetic == Arithmetic::Packed && !floats
+    }
+
+    /// Fills the slots that make up the chain: pieces of a group, their partial sum, what is known of
+    /// the inputs, and how a group closes.
+    pub(crate) fn fill_chain(self, key: KernelKey, arithmetic: Arithmetic) -> KernelKey {
+        let halves = matches!(self, Self::Q2K | Self::Q3K | Self::Q6K);
+        let (pieces, partial) = match self.is_packed(arithmetic) {
+            true if halves => ("pieces_packed", "partial_packed_halves"),
+            true => ("pieces_packed", "partial_packed"),
+            false => ("pieces_singles", "partial_singles"),
+        };
+        let (sums, close) = match (self, arithmetic) {
+            (_, Arithmetic::Float) => ("sums_f32", "close_f32"),
+            (Self::F32 | Self::F16 | Self::BF16, _) => ("sums_int8", "close_int8_float"),
+            (Self::Q2K, _) => ("sums_int8", "close_int8_q2_k"),
+            (Self::Q3K | Self::Q6K, Arithmetic::Packed) => ("sums_int8", "close_int8_halves"),
+            _ => ("sums_int8", "close_int8"),
+        };
+        key.module("pieces", pieces)
+            .module("partial", partial)
+            .module("sums", sums)
+            .module("close", close)
     }
 
     /// As [`fill`](Self::fill), with codes as the arithmetic takes them.
