@@ -7,15 +7,20 @@ use serde_json::{Value, json};
 use std::cell::RefCell;
 use twoclock_core::clock::ManualClock;
 use twoclock_core::engine::EngineCore;
-use twoclock_core::runner::{ModelRunner, RunnerOptions};
+use twoclock_core::runner::{ComputeDtype, ModelRunner, NumericsClass, RunnerOptions};
 use twoclock_core::sched::SchedulerConfig;
 use twoclock_core::types::SamplingParams;
 use twoclock_core::weights::{Checkpoint, DType, model_config_of_json};
-use twoclock_shaders::caps::Caps;
+use twoclock_shaders::caps::{Caps, Coop};
 use twoclock_shaders::recording::{Launched, RecordingExecutor};
 
 /// Bodies that the last of a request's decode steps launches.
-fn decode(caps: &Caps, shape: &Value, layers: usize) -> Vec<&'static str> {
+fn decode(
+    caps: &Caps,
+    compute_dtype: ComputeDtype,
+    shape: &Value,
+    layers: usize,
+) -> Vec<&'static str> {
     let mut shape = shape.clone();
     shape["num_hidden_layers"] = json!(layers);
     let model = model_config_of_json(&shape).expect("a shape");
@@ -28,7 +33,10 @@ fn decode(caps: &Caps, shape: &Value, layers: usize) -> Vec<&'static str> {
         ..SchedulerConfig::default()
     };
     let (executor, launches) = RecordingExecutor::new(caps.clone());
-    let options = RunnerOptions::default();
+    let options = RunnerOptions {
+        compute_dtype,
+        ..RunnerOptions::default()
+    };
     let runner = ModelRunner::load(executor, &checkpoint, &config, options, |_| ()).expect("loads");
     let clock = ManualClock::default();
     let mut engine = EngineCore::new(runner, clock, &checkpoint.config, config).expect("an engine");
@@ -49,26 +57,29 @@ fn decode(caps: &Caps, shape: &Value, layers: usize) -> Vec<&'static str> {
     bodies(&launches)
 }
 
-/// Those of one layer more.
-fn per_layer(caps: &Caps, shape: &Value) -> usize {
-    let [one, two] = [1, 2].map(|layers| decode(caps, shape, layers));
-    println!("two layers: {two:?}");
-    two.len() - one.len()
+/// Those of one layer more, in the device's default class and in singles.
+fn per_layer(caps: &Caps, shape: &Value) -> [usize; 2] {
+    [ComputeDtype::Auto, ComputeDtype::Of(NumericsClass::F32)].map(|class| {
+        let [one, two] = [1, 2].map(|layers| decode(caps, class, shape, layers));
+        println!("two layers: {two:?}");
+        two.len() - one.len()
+    })
 }
 
+/// Their vocabularies are cut: no layer depends on them.
 fn shapes() -> [(&'static str, Value); 3] {
     let smollm2 = json!({
-        "model_type": "llama", "vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536,
+        "model_type": "llama", "vocab_size": 512, "hidden_size": 576, "intermediate_size": 1536,
         "num_attention_heads": 9, "num_key_value_heads": 3, "max_position_embeddings": 8192,
         "rms_norm_eps": 1e-5, "rope_theta": 100_000.0, "tie_word_embeddings": true,
     });
     let llama = json!({
-        "model_type": "llama", "vocab_size": 128_256, "hidden_size": 4096,
+        "model_type": "llama", "vocab_size": 512, "hidden_size": 4096,
         "intermediate_size": 14_336, "num_attention_heads": 32, "num_key_value_heads": 8,
         "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "rope_theta": 500_000.0,
     });
     let qwen25 = json!({
-        "model_type": "qwen2", "vocab_size": 151_936, "hidden_size": 896,
+        "model_type": "qwen2", "vocab_size": 512, "hidden_size": 896,
         "intermediate_size": 4864, "num_attention_heads": 14, "num_key_value_heads": 2,
         "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "rope_theta": 1_000_000.0,
         "tie_word_embeddings": true,
@@ -83,6 +94,45 @@ fn shapes() -> [(&'static str, Value); 3] {
 #[test]
 fn a_dense_layer_is_ten_dispatches_on_processors() {
     for (name, shape) in shapes() {
-        assert_eq!(per_layer(&Caps::reference(), &shape), 10, "{name}");
+        assert_eq!(per_layer(&Caps::reference(), &shape), [10; 2], "{name}");
     }
+}
+
+#[test]
+fn a_dense_layer_is_six_dispatches_on_gpus() {
+    for (name, shape) in shapes() {
+        assert_eq!(per_layer(&Caps::portable_gpu(), &shape), [6; 2], "{name}");
+    }
+}
+
+/// Norms of heads stand between a matrix and RoPE.
+#[test]
+fn norms_of_heads_add_their_own() {
+    let qwen3 = json!({
+        "model_type": "qwen3", "vocab_size": 512, "hidden_size": 1024, "intermediate_size": 3072,
+        "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128,
+        "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1_000_000.0,
+        "tie_word_embeddings": true,
+    });
+    assert_eq!(per_layer(&Caps::portable_gpu(), &qwen3), [9; 2]);
+    assert_eq!(per_layer(&Caps::reference(), &qwen3), [11; 2]);
+}
+
+/// Cooperative matrices have a chain of their own, which no fused kernel gives.
+#[test]
+fn cooperative_matrices_stay_by_themselves() {
+    let caps = Caps {
+        shader_f16: true,
+        coop: Some(Coop { subgroup: 32 }),
+        ..Caps::portable_gpu()
+    };
+    let [(_, smollm2), ..] = shapes();
+    let coop = ComputeDtype::Of(NumericsClass::Coop);
+    let bodies = decode(&caps, coop, &smollm2, 1);
+    let fused = |body: &&str| body.starts_with("fused");
+    assert_eq!(bodies.iter().find(|body| fused(body)), None);
+    assert!(bodies.iter().any(|body| body.starts_with("matmul_coop")));
+    // On the same device without them.
+    let bodies = decode(&caps, ComputeDtype::Auto, &smollm2, 1);
+    assert_eq!(bodies.iter().filter(|body| fused(body)).count(), 2);
 }

@@ -1,5 +1,5 @@
-//! The constant arena: norms, biases and whatever else is small and read by many kernels, in one
-//! buffer of windows.
+//! The constant arena: norms, biases, rotary tables and whatever else is small and read by many kernels,
+//! in one buffer of windows.
 
 use crate::error::Result;
 use twoclock_shaders::executor::Executor;
@@ -23,6 +23,7 @@ pub struct ArenaRef {
 #[derive(Clone, Copy, Debug)]
 pub struct Arena {
     buffer: BufferId,
+    bytes: u64,
 }
 
 impl ArenaBuilder {
@@ -46,6 +47,12 @@ impl ArenaBuilder {
         }
     }
 
+    /// Bytes it would have with a vector of so many more, beyond those it has.
+    pub fn bytes_of(&self, more: u64) -> u64 {
+        let start = self.words.len().next_multiple_of(self.alignment);
+        4 * start as u64 + more.next_multiple_of(16) - self.bytes()
+    }
+
     /// Bytes so far.
     pub fn bytes(&self) -> u64 {
         4 * self.words.len() as u64
@@ -59,11 +66,19 @@ impl ArenaBuilder {
         let bytes: &[u8] = bytemuck::cast_slice(&self.words);
         let buffer = executor.create_buffer("constants", bytes.len() as u64)?;
         executor.write(buffer, 0, bytes)?;
-        Ok(Arena { buffer })
+        Ok(Arena {
+            buffer,
+            bytes: bytes.len() as u64,
+        })
     }
 }
 
 impl Arena {
+    /// All of it.
+    pub fn whole(&self) -> Slice {
+        Slice::whole(self.buffer, self.bytes)
+    }
+
     /// The window of a vector.
     pub fn slice(&self, at: ArenaRef) -> Slice {
         Slice {

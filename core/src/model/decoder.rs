@@ -10,12 +10,12 @@ use super::{
     DECODES, LayerPages, NumericsClass, Pages, QUERIES, SEQS, TILES, TOKENS, TapBuffers, Workspace,
     copies, embedding, head, parts,
 };
-use crate::config::{ModelConfig, RopePairing};
+use crate::config::ModelConfig;
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_shaders::kernels::{
-    attention_decode, attention_merge, attention_prefill, head_norm, kv_copy, prepare, residual,
-    residual_norm, rms_norm, rope_kv,
+    attention_decode, attention_merge, attention_prefill, kv_copy, prepare, residual,
+    residual_norm, rms_norm,
 };
 use twoclock_shaders::program::{Command, Program, Slice};
 
@@ -62,6 +62,8 @@ pub struct Decoder {
     pub embedding: Linear,
     /// Blocks.
     pub layers: Vec<DecoderLayer>,
+    /// All small constants: gains, biases and, where they fit one binding with them, rotary tables.
+    pub constants: Slice,
     /// Gains of the last norm.
     pub norm: Slice,
     /// Output projection; the embedding table where tied.
@@ -73,6 +75,7 @@ pub struct Decoder {
 pub(super) struct Body<'a> {
     pub(super) caps: &'a Caps,
     pub(super) ws: &'a Workspace,
+    pub(super) constants: Slice,
     pub(super) act_format: ActFormat,
     pub(super) room: u32,
     pub(super) taps: &'a TapBuffers,
@@ -92,6 +95,7 @@ impl Decoder {
         let body = Body {
             caps: &self.numerics.caps(caps),
             ws,
+            constants: self.constants,
             act_format: self.numerics.act_format(),
             room,
             taps,
@@ -164,39 +168,7 @@ impl Decoder {
         let (kcache, vcache, dtype) = (kv.keys, kv.values, kv.dtype);
         let (window, group) = (kv.window, kv.group as u32);
 
-        body.norm(layer.input_norm, config, commands);
-        body.project(&layer.qkv, ws.act_hidden, true, ws.qkv, commands);
-        if let Some(gains) = layer.qk_norm {
-            let params = head_norm::HeadNormParams {
-                heads,
-                kv_heads,
-                head_dim4: head_dim / 4,
-                stride4: stride / 4,
-                eps: config.rms_norm_eps,
-            };
-            commands.push(head_norm::dispatch(caps, params, TOKENS, gains, ws.qkv).into());
-        }
-        let pairing = match config.rope_pairing {
-            RopePairing::Halves => rope_kv::Pairing::Halves,
-            RopePairing::Interleaved => rope_kv::Pairing::Interleaved,
-        };
-        let turn = rope_kv::RopeKvParams {
-            heads,
-            kv_heads,
-            pairs: layer.rope_table.map_or(0, |_| config.rotary_dim as u32 / 2),
-            stride4: stride / 4,
-            block_size,
-            group,
-        };
-        let turn_buffers = rope_kv::Buffers {
-            table: layer.rope_table,
-            step: ws.step,
-            qkv: ws.qkv,
-            kcache,
-            vcache,
-            dtype,
-        };
-        commands.push(rope_kv::dispatch(pairing, head_dim, turn, TOKENS, turn_buffers).into());
+        body.queries_and_pages(layer, kv, block_size, config, commands);
 
         let to = AttentionOut::new(body, heads, head_dim);
         let (act_stride, out) = (to.act_stride, to.out);
@@ -286,11 +258,10 @@ impl Decoder {
     }
 
     fn feed_forward(&self, body: &Body<'_>, layer: &DecoderLayer, commands: &mut Vec<Command>) {
-        body.norm(layer.ffn_norm, &self.config, commands);
-        let post_norm = layer.post_ffn_norm;
+        let norms = (layer.ffn_norm, layer.post_ffn_norm);
         layer
             .feed_forward
-            .commands(body, &self.config, post_norm, commands);
+            .commands(body, &self.config, norms, commands);
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::decoder::{Body, Projection};
 use super::experts::{Experts, ExpertsIo};
+use super::fusion::activation;
 use super::{TOKENS, workspace::MixtureBuffers};
-use crate::config::{Activation, ModelConfig, MoeConfig};
+use crate::config::{ModelConfig, MoeConfig};
 use twoclock_shaders::kernels::{glu, moe_route, moe_sum};
 use twoclock_shaders::program::{Command, Slice};
 
@@ -37,25 +38,31 @@ pub struct Mixture {
 }
 
 impl FeedForward {
-    /// From the normed input to the residual stream, through a norm where there is one.
+    /// From the residual stream through its first norm back to it, through the second where there is one.
     pub(super) fn commands(
         &self,
         body: &Body<'_>,
         config: &ModelConfig,
-        post_norm: Option<Slice>,
+        (norm, post_norm): (Slice, Option<Slice>),
         commands: &mut Vec<Command>,
     ) {
         let ws = body.ws;
         match self {
             Self::Dense { gate_up, down } => {
-                body.project(gate_up, ws.act_hidden, true, ws.gate_up, commands);
-                body.gate(config, config.intermediate_size, 1, commands);
+                if let Some(fused) = body.fused_glu(norm, gate_up, config) {
+                    commands.extend(fused);
+                } else {
+                    body.norm(norm, config, commands);
+                    body.project(gate_up, ws.act_hidden, true, ws.gate_up, commands);
+                    body.gate(config, config.intermediate_size, 1, commands);
+                }
                 body.join(down, ws.act_ffn, post_norm, config, commands);
             }
             Self::Mixture(mixture) => {
                 let Some(buffers) = ws.mixture else {
                     unreachable!("the workspace was made for a configuration with experts");
                 };
+                body.norm(norm, config, commands);
                 mixture.commands(body, config, buffers, commands);
                 body.residual(post_norm, config, commands);
             }
@@ -130,10 +137,6 @@ impl Mixture {
 impl Body<'_> {
     /// `act_ffn = activation(gate) · up`, for rows of this width, `rows` a token.
     fn gate(&self, config: &ModelConfig, dim: usize, rows: u32, commands: &mut Vec<Command>) {
-        let activation = match config.hidden_act {
-            Activation::Silu => glu::Activation::Silu,
-            Activation::GeluTanh => glu::Activation::GeluTanh,
-        };
         let dim = dim as u32;
         let params = glu::GluParams {
             dim4: dim / 4,
@@ -141,6 +144,8 @@ impl Body<'_> {
         };
         let (from, to) = (self.ws.gate_up, self.ws.act_ffn);
         let rows = (TOKENS, rows);
-        commands.push(glu::dispatch(activation, self.act_format, params, rows, from, to).into());
+        commands.push(
+            glu::dispatch(activation(config), self.act_format, params, rows, from, to).into(),
+        );
     }
 }

@@ -7,8 +7,8 @@ use super::decoder::{Decoder, DecoderLayer, Projection};
 use super::experts::Experts;
 use super::feed_forward::{FeedForward, Mixture};
 use super::linear::{self, Linear};
-use super::rope;
-use crate::config::{ConfigError, LayerRope, ModelConfig, RopeParameters};
+use super::rope_tables::Ropes;
+use crate::config::{ConfigError, ModelConfig};
 use crate::error::Result;
 use crate::weights::names::NormNames;
 use crate::weights::{Checkpoint, TensorInfo, WeightsError};
@@ -16,7 +16,6 @@ use twoclock_shaders::caps::Caps;
 use twoclock_shaders::executor::Executor;
 use twoclock_shaders::kernels::attention::MAX_HEAD_DIM;
 use twoclock_shaders::kernels::rms_norm::MAX_DIM;
-use twoclock_shaders::program::Slice;
 
 /// Queries, keys and values, stacked into one linear layer.
 const QKV: [&str; 3] = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"];
@@ -104,11 +103,12 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Bytes the weights, norms and biases take on a device, without loading them.
+/// Bytes the weights, norms and biases take on a device, and those of rotary tables of `positions`,
+/// without loading them.
 ///
 /// # Errors
 /// A tensor that is missing, an expert that no buffer holds.
-pub fn device_bytes(caps: &Caps, checkpoint: &Checkpoint) -> Result<u64> {
+pub fn device_bytes(caps: &Caps, checkpoint: &Checkpoint, positions: usize) -> Result<(u64, u64)> {
     let config = &checkpoint.config;
     let source = Source { checkpoint, config };
     let mut bytes = linear::device_bytes(caps, &[checkpoint.tensor("model.embed_tokens.weight")?]);
@@ -120,7 +120,8 @@ pub fn device_bytes(caps: &Caps, checkpoint: &Checkpoint) -> Result<u64> {
     }
     let mut reader = VectorReader::new(source, caps, false);
     reader.all()?;
-    Ok(bytes + reader.arena.bytes())
+    let tables = Ropes::bytes(config, positions, caps, &reader.arena);
+    Ok((bytes + reader.arena.bytes(), tables))
 }
 
 /// The vectors of a layer, on their way to the arena.
@@ -262,11 +263,11 @@ pub fn load(
     // Vectors first: the arena is one buffer.
     let mut reader = VectorReader::new(source, executor.caps(), true);
     let (norm, vectors) = reader.all()?;
-    let arena = reader.arena.upload(executor)?;
+    let arena = reader.arena;
+    let (arena, ropes) = Ropes::load(executor, &config, positions, arena)?;
 
     let embedding = Linear::load(executor, &[table])?;
     progress(1.0 / steps);
-    let ropes = Ropes::load(executor, &config, positions)?;
     let mut layers = Vec::with_capacity(config.num_hidden_layers);
     for (layer, vectors) in vectors.into_iter().enumerate() {
         layers.push(load_layer(executor, source, layer, &vectors, arena, ropes)?);
@@ -280,43 +281,13 @@ pub fn load(
     progress(1.0);
     Ok(Decoder {
         norm: arena.slice(norm),
+        constants: arena.whole(),
         embedding,
         layers,
         head,
         config,
         numerics,
     })
-}
-
-/// The rotary tables, f32 `[positions][pairs][cos, sin]`.
-#[derive(Clone, Copy)]
-struct Ropes {
-    global: Slice,
-    local: Option<Slice>,
-}
-
-impl Ropes {
-    fn load(executor: &mut impl Executor, config: &ModelConfig, positions: usize) -> Result<Self> {
-        let mut table = |rope: &RopeParameters| -> Result<Slice> {
-            let table = rope::table(rope, config.rotary_dim, positions);
-            let bytes: &[u8] = bytemuck::cast_slice(&table);
-            let buffer = executor.create_buffer("rope", bytes.len() as u64)?;
-            executor.write(buffer, 0, bytes)?;
-            Ok(Slice::whole(buffer, bytes.len() as u64))
-        };
-        Ok(Self {
-            global: table(&config.rope)?,
-            local: config.rope_local.as_ref().map(table).transpose()?,
-        })
-    }
-
-    fn of(self, rope: LayerRope) -> Option<Slice> {
-        match rope {
-            LayerRope::None => None,
-            LayerRope::Global => Some(self.global),
-            LayerRope::Local => self.local,
-        }
-    }
 }
 
 fn load_layer(

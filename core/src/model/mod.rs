@@ -8,12 +8,14 @@ pub mod decoder;
 pub mod embedding;
 pub mod experts;
 pub mod feed_forward;
+mod fusion;
 pub mod head;
 pub mod kv_cache_dtype;
 pub mod linear;
 pub mod loader;
 pub mod pooling;
 pub mod rope;
+mod rope_tables;
 pub mod taps;
 pub mod workspace;
 

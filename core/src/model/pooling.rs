@@ -83,6 +83,7 @@ impl Decoder {
         let body = Body {
             caps,
             ws,
+            constants: self.constants,
             act_format: ActFormat::F32,
             room,
             taps: &TapBuffers::default(),

@@ -85,7 +85,8 @@ impl MemoryPlan {
         let sizes = workspace_sizes(config, caps, sched, numerics.act_format());
         let table = rope::table_bytes(config, sched.max_model_len);
         bindable(caps, "the rotary table", table)?;
-        let mut workspace = table * (1 + u64::from(config.rope_local.is_some()));
+        let (weights, tables) = loader::device_bytes(caps, checkpoint, sched.max_model_len)?;
+        let mut workspace = tables;
         let pooling = pooling::buffers(config, sched);
         for (label, bytes) in workspace::buffers(config, &sizes)
             .into_iter()
@@ -106,7 +107,7 @@ impl MemoryPlan {
             most_tokens = tokens.max(most_tokens);
         }
         Ok(Self {
-            weights: loader::device_bytes(caps, checkpoint)?,
+            weights,
             kv_cache,
             workspace,
             kv_tokens: most_tokens,

@@ -3,15 +3,12 @@
 use super::{Bound, act, fma};
 use crate::kernel::KernelKey;
 use crate::kernels::act::ActFormat;
-use crate::kernels::glu::GluParams;
+use crate::kernels::glu::{Activation, GluParams};
 
 pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
     let p: &GluParams = bytemuck::from_bytes(params);
     let format = ActFormat::stored_by(key);
-    let activation = match key.slot("activation") {
-        Some("activation_gelu_tanh") => gelu_tanh,
-        _ => silu,
-    };
+    let activation = activation(key);
     let gate_up = bound.f32s(0);
     let out = bound.u32s_mut(1);
     for token in 0..grid[1] * grid[2] {
@@ -23,6 +20,13 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
             .map(|(g, u)| activation(*g) * u)
             .collect();
         act::store(format, out, (token, 0, p.act_stride), &gated);
+    }
+}
+
+fn activation(key: &KernelKey) -> fn(f32) -> f32 {
+    match Activation::of(key) {
+        Activation::GeluTanh => gelu_tanh,
+        Activation::Silu => silu,
     }
 }
 

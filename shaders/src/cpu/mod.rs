@@ -14,6 +14,9 @@ mod attention_merge;
 mod attention_prefill;
 mod embed;
 mod fma_rate;
+mod fused;
+mod fused_glu;
+mod fused_qkv;
 mod gather_rows;
 mod glu;
 mod head_norm;
@@ -57,6 +60,8 @@ pub const KERNELS: &[(&str, CpuKernel)] = &[
     ("attention_prefill", attention_prefill::run),
     ("embed", embed::run),
     ("fma_rate", fma_rate::run),
+    ("fused_glu", fused_glu::run),
+    ("fused_qkv", fused_qkv::run),
     ("gather_rows", gather_rows::run),
     ("glu", glu::run),
     ("head_norm", head_norm::run),

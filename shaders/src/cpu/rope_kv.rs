@@ -13,6 +13,7 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
     let qkv = bound.f32s_mut(2);
     let (kcache, vcache) = (bound.u32s_mut(3), bound.u32s_mut(4));
     let (dim, pairs) = (key.value("HEAD_DIM") as usize, p.pairs as usize);
+    let pairing = Pairing::of(key);
     let (heads, kv_heads) = (p.heads as usize, p.kv_heads as usize);
     let rows = KvRows {
         dtype: KvDtype::of(key),
@@ -29,7 +30,7 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
         };
         let turn = |head: &mut [f32]| {
             for (pair, turn) in turns.chunks_exact(2).enumerate() {
-                let (i, j) = Pairing::dims(key, pair, pairs);
+                let (i, j) = pairing.dims(pair, pairs);
                 let (a, b) = (head[i], head[j]);
                 head[i] = fma(a, turn[0], -(b * turn[1]));
                 head[j] = fma(b, turn[0], a * turn[1]);

@@ -34,7 +34,15 @@ impl Activation {
     /// Every activation.
     pub const ALL: [Self; 2] = [Self::Silu, Self::GeluTanh];
 
-    fn module(self) -> &'static str {
+    /// That of a variant.
+    pub(crate) fn of(key: &KernelKey) -> Self {
+        match key.slot("activation") == Some(Self::GeluTanh.module()) {
+            true => Self::GeluTanh,
+            false => Self::Silu,
+        }
+    }
+
+    pub(super) fn module(self) -> &'static str {
         match self {
             Self::Silu => "activation_silu",
             Self::GeluTanh => "activation_gelu_tanh",

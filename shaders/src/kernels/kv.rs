@@ -98,6 +98,23 @@ impl KvDtype {
         }
     }
 
+    /// The module that writes two neighbouring dimensions, where no scale binds them to others.
+    pub(crate) const fn pair_module(self) -> Option<&'static str> {
+        match self {
+            Self::F32 => Some("kv_pair_f32"),
+            Self::F16 => Some("kv_pair_f16"),
+            Self::Int8 => None,
+        }
+    }
+
+    /// The type that a variant with such a module writes.
+    pub(crate) fn of_pairs(key: &KernelKey) -> Self {
+        match key.slot("kv") == Self::F16.pair_module() {
+            true => Self::F16,
+            false => Self::F32,
+        }
+    }
+
     /// The type a variant reads or writes.
     ///
     /// # Panics

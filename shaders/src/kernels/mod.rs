@@ -8,6 +8,9 @@ pub mod attention_merge;
 pub mod attention_prefill;
 pub mod embed;
 pub mod fma_rate;
+pub mod fused;
+pub mod fused_glu;
+pub mod fused_qkv;
 pub mod gather_rows;
 pub mod glu;
 pub mod head_norm;
@@ -47,6 +50,8 @@ pub const ALL: &[&Kernel] = &[
     &attention_prefill::KERNEL,
     &embed::KERNEL,
     &fma_rate::KERNEL,
+    &fused_glu::KERNEL,
+    &fused_qkv::KERNEL,
     &gather_rows::KERNEL,
     &glu::KERNEL,
     &head_norm::KERNEL,

@@ -45,19 +45,27 @@ impl Pairing {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Halves, Self::Interleaved];
 
-    fn module(self) -> &'static str {
+    pub(super) fn module(self) -> &'static str {
         match self {
             Self::Halves => "pairing_halves",
             Self::Interleaved => "pairing_interleaved",
         }
     }
 
-    /// The dimensions of a pair.
-    pub(crate) fn dims(key: &KernelKey, pair: usize, pairs: usize) -> (usize, usize) {
+    /// That of a variant.
+    pub(crate) fn of(key: &KernelKey) -> Self {
         if key.slot("pairing") == Some(Self::Interleaved.module()) {
-            (2 * pair, 2 * pair + 1)
+            Self::Interleaved
         } else {
-            (pair, pair + pairs)
+            Self::Halves
+        }
+    }
+
+    /// The dimensions of a pair.
+    pub(crate) fn dims(self, pair: usize, pairs: usize) -> (usize, usize) {
+        match self {
+            Self::Halves => (pair, pair + pairs),
+            Self::Interleaved => (2 * pair, 2 * pair + 1),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 #![allow(missing_docs, reason = "a test binary has no public surface")]
 
+mod fusion;
 mod loss;
 mod run_ahead;
 mod sharing;

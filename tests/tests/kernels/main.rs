@@ -7,6 +7,7 @@ mod attention_bodies;
 mod attention_formats;
 mod embed;
 mod fma_rate;
+mod fused;
 mod gather_rows;
 mod glu;
 mod head_norm;
