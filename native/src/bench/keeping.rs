@@ -220,9 +220,11 @@ pub fn param(dispatch: &Dispatch, name: &str) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// Bytes of the weights that a dispatch of a dense matrix product reads: all of them once.
+/// Bytes of the weights that a dispatch of a dense matrix product reads, whatever joins it: all of them once.
 pub fn weight_bytes(dispatch: &Dispatch) -> Option<u64> {
-    let kernel = kernels::find(dispatch.key.kernel).filter(|k| k.name.starts_with("matmul"))?;
+    let dense = ["matmul", "fused"];
+    let kernel = kernels::find(dispatch.key.kernel)
+        .filter(|k| dense.iter().any(|begin| k.name.starts_with(begin)))?;
     let mut windows: Vec<Slice> = Vec::new();
     for (def, slice) in kernel.bindings.iter().zip(&dispatch.bindings) {
         if ["w", "ws"].contains(&def.name) && !windows.contains(slice) {
@@ -235,7 +237,14 @@ pub fn weight_bytes(dispatch: &Dispatch) -> Option<u64> {
 /// Rows and columns of a dense matrix product.
 pub fn matrix(dispatch: &Dispatch) -> Option<[u32; 2]> {
     weight_bytes(dispatch)?;
-    Some([param(dispatch, "rows")?, 32 * param(dispatch, "groups")?])
+    let number = |name| param(dispatch, name);
+    let rows = match dispatch.key.kernel {
+        "fused_qkv" => (number("heads")? + 2 * number("kv_heads")?) * number("head_dim")?,
+        // Gates, and as many ups.
+        "fused_glu" => 2 * number("rows")?,
+        _ => number("rows")?,
+    };
+    Some([rows, 32 * number("groups")?])
 }
 
 impl<E: Executor> Executor for KeepingExecutor<E> {
@@ -284,5 +293,69 @@ impl<E: Executor> Executor for KeepingExecutor<E> {
         range: Range<u64>,
     ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static {
         self.inner.read(buffer, range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{matrix, weight_bytes};
+    use serde_json::json;
+    use twoclock_core::clock::ManualClock;
+    use twoclock_core::engine::EngineCore;
+    use twoclock_core::runner::{ComputeDtype, ModelRunner, NumericsClass, RunnerOptions};
+    use twoclock_core::sched::SchedulerConfig;
+    use twoclock_core::types::SamplingParams;
+    use twoclock_core::weights::{Checkpoint, DType, model_config_of_json};
+    use twoclock_shaders::caps::Caps;
+    use twoclock_shaders::recording::RecordingExecutor;
+
+    /// Bytes of weights and elements of matrices of a decode step's products, and how many there are.
+    fn products(caps: Caps) -> [u64; 3] {
+        let shape = json!({
+            "model_type": "llama", "vocab_size": 512, "hidden_size": 288, "intermediate_size": 352,
+            "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 1e4,
+        });
+        let model = model_config_of_json(&shape).expect("a shape");
+        let checkpoint = Checkpoint::dummy(model, "dummy", |_| DType::Q4_0).expect("a checkpoint");
+        let config = SchedulerConfig {
+            max_num_seqs: 1,
+            max_model_len: 64,
+            max_num_batched_tokens: 1,
+            num_blocks: 4,
+            ..SchedulerConfig::default()
+        };
+        let options = RunnerOptions {
+            compute_dtype: ComputeDtype::Of(NumericsClass::F16),
+            ..RunnerOptions::default()
+        };
+        let (executor, launches) = RecordingExecutor::new(caps);
+        let runner = ModelRunner::load(executor, &checkpoint, &config, options, |_| ());
+        let runner = runner.expect("loads");
+        let clock = ManualClock::default();
+        let engine = EngineCore::new(runner, clock, &checkpoint.config, config);
+        let mut engine = engine.expect("an engine");
+        let params = SamplingParams {
+            max_tokens: 1,
+            ..SamplingParams::default()
+        };
+        let answers = engine.generate(vec![(vec![1], params)]);
+        pollster::block_on(answers).expect("a device");
+        let launches = launches.borrow();
+        let found = launches.iter().filter_map(|launched| {
+            let [rows, columns] = matrix(&launched.dispatch)?.map(u64::from);
+            Some([weight_bytes(&launched.dispatch)?, rows * columns, 1])
+        });
+        found.fold([0; 3], |sum, one| std::array::from_fn(|i| sum[i] + one[i]))
+    }
+
+    #[test]
+    fn products_are_found_whatever_joins_them() {
+        let [bytes, elements, count] = products(Caps::reference());
+        // Queries, keys and values; output; gate and up; down; head.
+        assert_eq!(count, 5);
+        let of_layer = 288 * (8 * 72 + 4 * 72 + 3 * 352);
+        assert_eq!(elements, of_layer + 288 * 512);
+        assert_eq!(products(Caps::portable_gpu()), [bytes, elements, count]);
     }
 }
