@@ -1,6 +1,7 @@
 // y = x Wᵀ, a lane ROWS rows, a workgroup TOKENS tokens: for processors. No barrier, no workgroup
 // memory; the weights of a row lie in one lane, inputs are shared by all. The chain:
-// kernels/matmul.rs. Grid: (tokens / TOKENS, rows / (ROWS LANES)).
+// kernels/matmul.rs. Grid: (tokens / STEP, rows / (ROWS LANES)): it tells how many tokens there are, so
+// that the last workgroup computes no more than those; the workgroups between have nothing to do.
 // use: input, order, codes, scale, pieces, partial, sums, close, epilogue
 
 struct Params {
@@ -23,9 +24,18 @@ struct Params {
 @group(0) @binding(5) var<storage, read_write> y: array<f32>;
 @group(0) @binding(6) var<uniform> p: Params;
 
+// Index of an array of TOKENS. Clamped, as drivers unroll a loop whose counter indexes an array.
+fn in_tile(n: u32) -> u32 { return min(n, TOKENS - 1u); }
+
 @compute @workgroup_size(LANES)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-  let first_token = TOKENS * group.x;
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) grid: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32
+) {
+  let first_token = STEP * group.x;
+  if (first_token % TOKENS != 0u) { return; }
+  let tokens = min(STEP * (grid.x - group.x), TOKENS);
   let first_row = ROWS * LANES * group.y;
   // Borders are clamped, not branched on: every lane stays active for the others.
   var token: array<u32, TOKENS>;
@@ -41,14 +51,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   var total: array<array<f32, TOKENS>, ROWS>;
   for (var g = 0u; g < p.groups; g++) {
     var x: array<Input, TOKENS>;
-    for (var n = 0u; n < TOKENS; n++) { x[n] = group_input(token[n], p.act_stride, g, lane); }
+    for (var n = 0u; n < tokens; n++) {
+      x[in_tile(n)] = group_input(token[in_tile(n)], p.act_stride, g, lane);
+    }
     for (var i = 0u; i < rows; i++) {
       let row = min(first_row + LANES * i + lane, p.rows - 1u);
       let q = group_codes(row, p.groups, g);
       let scale = group_scale(row, p.groups, g);
       let at = min(i, ROWS - 1u);
-      for (var n = 0u; n < TOKENS; n++) {
-        a[at][n] = group_term(a[at][n], q, x[n], scale);
+      for (var n = 0u; n < tokens; n++) {
+        a[at][in_tile(n)] = group_term(a[at][in_tile(n)], q, x[in_tile(n)], scale);
       }
     }
     // One loop over groups with a branch here: a loop over the groups of a span inside a loop over

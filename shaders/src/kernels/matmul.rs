@@ -73,7 +73,7 @@ pub const LEAST_ROWS: u32 = 4;
 pub enum Regime {
     /// Processors, any number of tokens: a lane owns four rows, or sixteen that several tokens share.
     Row {
-        /// Tokens a workgroup computes: 1, 2 or 4.
+        /// Most tokens a workgroup computes: 1, 2 or 4.
         tokens: u32,
         /// How inputs reach the lanes.
         input: RowInput,
@@ -124,7 +124,7 @@ impl Regime {
     /// follow the number of tokens closely enough.
     pub fn token_tile(caps: &Caps) -> u32 {
         match caps.kind {
-            DeviceKind::Cpu => Self::choose(caps, u32::MAX).tokens(),
+            DeviceKind::Cpu => Self::choose(caps, u32::MAX).token_step(),
             DeviceKind::Gpu => 1,
         }
     }
@@ -159,12 +159,21 @@ impl Regime {
             .collect()
     }
 
-    /// Tokens a workgroup computes.
+    /// Most tokens a workgroup computes.
     pub fn tokens(self) -> u32 {
         match self {
             Self::Row { tokens, .. } | Self::Gemv { tokens } => tokens,
             Self::Skinny => 16,
             Self::Gemm => 32,
+        }
+    }
+
+    /// Tokens that the grid counts: a processor's workgroup computes those of its tokens that there are,
+    /// two at a time, for beside a few decodes a step has only a few of a prompt.
+    fn token_step(self) -> u32 {
+        match self {
+            Self::Row { tokens, .. } => tokens.min(2),
+            _ => self.tokens(),
         }
     }
 
@@ -203,6 +212,7 @@ impl Regime {
                 .constant("LANES", lanes)
                 .constant("ROWS", row_rows(tokens))
                 .constant("TOKENS", tokens)
+                .constant("STEP", self.token_step())
                 .constant("UNROLL", unroll(format, arithmetic))
                 .module("input", input.module(act_format, arithmetic)),
             Self::Gemv { tokens } => KernelKey::plain("matmul", "matmul_gemv")
@@ -231,10 +241,10 @@ fn row_rows(tokens: u32) -> u32 {
     if tokens == 1 { 4 } else { 16 }
 }
 
-/// Tokens a workgroup of this variant computes, and the dimension of the grid that counts them.
+/// Tokens that a step of this variant's grid stands for, and the dimension of the grid that counts them.
 pub(crate) fn token_tile(key: &KernelKey) -> (u32, usize) {
     match key.body {
-        "matmul_row" => (key.value("TOKENS"), 0),
+        "matmul_row" => (key.value("STEP"), 0),
         "matmul_gemv" => (key.value("TOKENS"), 1),
         _ => (4 * key.value("LANES_TOKEN"), 1),
     }
@@ -325,7 +335,7 @@ pub fn dispatch_regime(
     let rows = regime.rows(params.groups);
     let token_extent = Extent::Count {
         count: tokens,
-        tile: regime.tokens(),
+        tile: regime.token_step(),
     };
     let row_extent = Extent::Fixed(params.rows.div_ceil(rows));
     let (x, y) = match regime {
@@ -334,15 +344,17 @@ pub fn dispatch_regime(
         _ => (row_extent, token_extent),
     };
     let k = f64::from(GROUP * params.groups);
+    let step = f64::from(regime.token_step());
+    let row_bytes = format.row_bytes(params.groups) as f64;
     Dispatch {
         key: regime.key(format, act_format),
         bindings: buffers.bindings(),
         params: bytemuck::bytes_of(&params).to_vec(),
         grid: [x, y, Extent::Fixed(1)],
         cost: Cost {
-            bytes: f64::from(rows) * format.row_bytes(params.groups) as f64
-                + 4.0 * f64::from(regime.tokens()) * (k + f64::from(rows)),
-            flops: 2.0 * f64::from(rows) * f64::from(regime.tokens()) * k,
+            bytes: step / f64::from(regime.tokens()) * f64::from(rows) * row_bytes
+                + 4.0 * step * (k + f64::from(rows)),
+            flops: 2.0 * f64::from(rows) * step * k,
         },
     }
 }
