@@ -1,4 +1,4 @@
-//! Model files of this machine as the engine takes them: memory-mapped byte sources, and what a
+//! Model files of this machine as the engine takes them: byte sources, and what a
 //! model reference (`-m`) means. Knows no format.
 
 use std::ffi::OsStr;
@@ -7,7 +7,6 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use memmap2::Mmap;
 use thiserror::Error;
 use twoclock_core::config::TextAssets;
 use twoclock_core::weights::text_assets::{gguf_text, hf_text};
@@ -103,7 +102,7 @@ impl ModelPath {
         match self {
             Self::Gguf(path) => Ok(match gguf_in_folder(path)? {
                 (folder, Some(name)) => Checkpoint::from_gguf_parts(&folder, name)?,
-                (_, None) => Checkpoint::from_gguf(Arc::new(MappedFile::open(path)?))?,
+                (_, None) => Checkpoint::from_gguf(Arc::new(ModelFile::open(path)?))?,
             }),
             Self::Directory(path) => Ok(Checkpoint::from_hf(&Folder::new(path))?),
         }
@@ -156,30 +155,31 @@ impl ModelPath {
 /// Where the other parts of a model would lie, and the file's name there if it is one a part can have.
 fn gguf_in_folder(path: &Path) -> Result<(Folder, Option<&str>), FilesError> {
     // What is no file at all is said by its whole path.
-    MappedFile::open(path)?;
+    ModelFile::open(path)?;
     let folder = Folder::new(path.parent().unwrap_or(Path::new("")));
     Ok((folder, path.file_name().and_then(OsStr::to_str)))
 }
 
-/// A memory-mapped file. Pages come as they are read, so a model larger than memory can be opened.
+/// A file that is read where it is asked for, so a model larger than memory can be opened, and nothing of
+/// it stays in this process's memory but what was asked for.
 #[derive(Debug)]
-pub struct MappedFile {
+pub struct ModelFile {
     name: String,
-    map: Mmap,
+    file: File,
+    len: u64,
 }
 
-impl MappedFile {
-    /// Maps the file at `path`.
+impl ModelFile {
+    /// Opens the file at `path`.
     ///
     /// # Errors
     /// It is not there, is no file or cannot be read.
-    #[expect(unsafe_code, reason = "mapping a file is unsafe by nature; see below")]
     pub fn open(path: &Path) -> Result<Self, FilesError> {
         let io = |source| FilesError::Io {
             path: path.to_owned(),
             source,
         };
-        // Opening a pipe would wait for a writer, and none of the others can be mapped.
+        // Opening a pipe would wait for a writer, and none of the others has a length.
         if !fs::metadata(path).map_err(io)?.is_file() {
             return Err(FilesError::NotAModel {
                 path: path.to_owned(),
@@ -187,34 +187,44 @@ impl MappedFile {
             });
         }
         let file = File::open(path).map_err(io)?;
-        // SAFETY: the map is only read, and bytes are copied out before they are looked at, so a
-        // file another program changes meanwhile gives other bytes and no other harm. One that is
-        // cut short ends this process by a signal, as with every program that maps its models.
-        let map = unsafe { Mmap::map(&file) }.map_err(io)?;
+        let len = file.metadata().map_err(io)?.len();
         let name = path.file_name().map_or_else(
             || "model".into(),
             |name| name.to_string_lossy().into_owned(),
         );
-        Ok(Self { name, map })
+        Ok(Self { name, file, len })
     }
 }
 
-impl ByteSource for MappedFile {
+impl ByteSource for ModelFile {
     fn len(&self) -> u64 {
-        self.map.len() as u64
+        self.len
     }
 
     fn name(&self) -> &str {
         &self.name
     }
 
+    #[cfg(unix)]
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let from = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
-        let bytes = from
-            .checked_add(buf.len())
-            .and_then(|end| self.map.get(from..end))
-            .ok_or(io::ErrorKind::UnexpectedEof)?;
-        buf.copy_from_slice(bytes);
+        use std::os::unix::fs::FileExt as _;
+        self.file.read_exact_at(buf, offset)
+    }
+
+    #[cfg(windows)]
+    fn read_at(&self, mut offset: u64, mut buf: &mut [u8]) -> io::Result<()> {
+        use std::os::windows::fs::FileExt as _;
+        while !buf.is_empty() {
+            match self.file.seek_read(buf, offset) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => {
+                    buf = &mut buf[n..];
+                    offset += n as u64;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
         Ok(())
     }
 }
@@ -254,8 +264,8 @@ impl ModelFiles for Folder {
                 format!("{file:?} is no name of a file in the folder"),
             ));
         }
-        match MappedFile::open(&self.path.join(file)) {
-            Ok(mapped) => Ok(Some(Arc::new(mapped))),
+        match ModelFile::open(&self.path.join(file)) {
+            Ok(file) => Ok(Some(Arc::new(file))),
             Err(FilesError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 Ok(None)
             }

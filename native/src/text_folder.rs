@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use twoclock_core::weights::{ByteSource, ModelFiles};
 
-use crate::files::{Folder, MappedFile};
+use crate::files::{Folder, ModelFile};
 
 /// Files about text in a folder, of which the tokenizer may have another name.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl ModelFiles for TextFolder {
         if file != "tokenizer.json" {
             return self.folder.open(file);
         }
-        let mapped = MappedFile::open(&self.tokenizer).map_err(io::Error::other)?;
-        Ok(Some(Arc::new(mapped)))
+        let file = ModelFile::open(&self.tokenizer).map_err(io::Error::other)?;
+        Ok(Some(Arc::new(file)))
     }
 }
