@@ -139,9 +139,12 @@ modules![
     "scale_power",
     "scale_q2_k",
     "softcap",
+    "span_lane",
+    "span_quad",
     "step",
     "sums_f32",
     "sums_int8",
+    "two_rows_quad",
     "two_rows_subgroup8",
     "two_rows_uniform",
 ];

@@ -1,7 +1,7 @@
-// Attention of one decode query over one part of its keys, a lane a head of a kv head's group:
+// Attention of one decode query over one part of its keys, a lane or two a head of a kv head's group:
 // for devices where barriers are dear. Chain: see kernels/attention.rs.
 // Grid: (decode queries, kv heads × slices of a group, parts).
-// use: step, attention, paging, rows, kv, softcap, two_rows, part
+// use: step, attention, paging, rows, kv, softcap, two_rows, span, part
 
 struct Params {
   stride4: u32,
@@ -33,7 +33,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let part = low / PART_KEYS + group.z;
   let kv_head = group.y / SLICES;
   // Lanes past the slice repeat its last head: all are there for the others.
-  let in_group = (group.y % SLICES) * ROWS + min(lane, ROWS - 1u);
+  let row = row_of_lane(lane);
+  let in_group = (group.y % SLICES) * ROWS + min(row, ROWS - 1u);
   let head = kv_head * GROUP + min(in_group, GROUP - 1u);
   let q_row = (seq.first_token + item.y) * p.stride4 + p.q_at4 + head * D4;
 
@@ -41,7 +42,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let table = step_table(seq, p.group);
   part_state(lane, q_row, table, kv_head, max(part * PART_KEYS, low), keys, low, keys);
   let out = ((group.x * p.kv_heads * GROUP + head) * p.max_parts + group.z) * (D4 + 1u);
-  if (lane >= ROWS || in_group >= GROUP) { return; }
-  for (var i = 0u; i < row_len(); i++) { parts[out + i] = part_o[in_row(i)]; }
-  parts[out + D4] = vec4(part_m, part_l, 0.0, 0.0);
+  if (row >= ROWS || in_group >= GROUP) { return; }
+  for (var i = 0u; i < lane_len(); i++) {
+    parts[out + lane_dim(lane, i)] = part_o[min(i, LANE_D4 - 1u)];
+  }
+  if (lane == row) { parts[out + D4] = vec4(part_m, part_l, 0.0, 0.0); }
 }

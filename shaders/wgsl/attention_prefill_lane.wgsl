@@ -2,7 +2,7 @@
 // devices where barriers are dear. The heads that share keys lie side by side, so that a short tile
 // fills as few workgroups as it can. Chain: see kernels/attention.rs.
 // Grid: (tiles, kv heads × slices of a full tile's rows).
-// use: halves, act, step, attention, paging, rows, kv, softcap, two_rows, part
+// use: halves, act, step, attention, paging, rows, kv, softcap, two_rows, span, part
 
 struct Params {
   stride4: u32,

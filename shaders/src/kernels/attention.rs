@@ -66,10 +66,23 @@ pub(crate) enum Sharing {
     Uniform,
     /// Each of a subgroup of 8 or more loads a part and tells the others: processors that have them.
     Subgroup8,
+    /// Likewise, two lanes a row: up to [`QUAD_ROWS`] rows.
+    Quads,
 }
+
+/// Most query rows for which a row has two lanes.
+const QUAD_ROWS: u32 = 4;
 
 impl Sharing {
     pub(crate) const ALL: [Self; 3] = [Self::Workgroup, Self::Uniform, Self::Subgroup8];
+
+    /// The same for so many rows a workgroup: few leave lanes idle.
+    pub(crate) fn of_rows(self, rows: u32) -> Self {
+        match self {
+            Self::Subgroup8 if rows <= QUAD_ROWS => Self::Quads,
+            _ => self,
+        }
+    }
 
     /// What suits a device and a head size.
     pub(crate) fn choose(caps: &Caps, head_dim: u32) -> Self {
@@ -99,10 +112,11 @@ pub(crate) fn part_key(
         .module("paging", "paging")
         .module("softcap", "softcap")
         .constant("ROWS", rows);
-    let (two_rows, lanes) = match sharing {
+    let (two_rows, span, lanes) = match sharing {
         Sharing::Workgroup => return key.module("part", "attention_part_workgroup"),
-        Sharing::Uniform => ("two_rows_uniform", rows),
-        Sharing::Subgroup8 => ("two_rows_subgroup8", MAX_ROWS),
+        Sharing::Uniform => ("two_rows_uniform", "span_lane", rows),
+        Sharing::Subgroup8 => ("two_rows_subgroup8", "span_lane", MAX_ROWS),
+        Sharing::Quads => ("two_rows_quad", "span_quad", 2 * QUAD_ROWS),
     };
     // Dims of the values that a lane sums together: 16 where that divides the head.
     let chunk = [4, 2, 1]
@@ -110,6 +124,7 @@ pub(crate) fn part_key(
         .find(|c| (head_dim / 4).is_multiple_of(*c));
     key.module("part", "attention_part_lane")
         .module("two_rows", two_rows)
+        .module("span", span)
         .constant("LANES", lanes)
         .constant("CHUNK", chunk.unwrap_or(1))
 }

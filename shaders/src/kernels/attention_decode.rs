@@ -51,16 +51,18 @@ pub const KERNEL: Kernel = Kernel {
 };
 
 fn key(sharing: Sharing, dtype: KvDtype, head_dim: u32, group: u32) -> KernelKey {
+    let rows = group.min(MAX_ROWS);
+    let sharing = sharing.of_rows(rows);
     let body = match sharing {
         Sharing::Workgroup => "attention_decode_workgroup",
-        Sharing::Uniform | Sharing::Subgroup8 => "attention_decode_lane",
+        Sharing::Uniform | Sharing::Subgroup8 | Sharing::Quads => "attention_decode_lane",
     };
     part_key(
         KernelKey::plain("attention_decode", body),
         sharing,
         dtype,
         head_dim,
-        group.min(MAX_ROWS),
+        rows,
     )
     .constant("GROUP", group)
 }

@@ -64,7 +64,7 @@ const _: () = assert!(TILE_QUERIES == MAX_ROWS);
 fn key(sharing: Sharing, act_format: ActFormat, dtype: KvDtype, head_dim: u32) -> KernelKey {
     let body = match sharing {
         Sharing::Workgroup => "attention_prefill_workgroup",
-        Sharing::Uniform | Sharing::Subgroup8 => "attention_prefill_lane",
+        Sharing::Uniform | Sharing::Subgroup8 | Sharing::Quads => "attention_prefill_lane",
     };
     let key = KernelKey::plain("attention_prefill", body);
     act_format.fill(part_key(key, sharing, dtype, head_dim, TILE_QUERIES))
