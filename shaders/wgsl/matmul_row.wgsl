@@ -83,7 +83,7 @@ fn main(
       let sum = total[at][n] + a[at][n];
       var scale = 1.0;
       if (p.norm != 0u) { scale = rstd[token[n]]; }
-      if (row < p.rows && first_token + n < p.tokens) { epilogue(token[n], row, sum, scale); }
+      if (n < tokens && row < p.rows && first_token + n < p.tokens) { epilogue(token[n], row, sum, scale); }
     }
   }
 }
