@@ -9,6 +9,7 @@ use twoclock_shaders::caps::{Caps, Dialect};
 use twoclock_shaders::cpu;
 use twoclock_shaders::kernel::{Access, Kernel, KernelKey, Scalar};
 use twoclock_shaders::kernels::ALL;
+use twoclock_shaders::kernels::matmul_coop::WORKGROUP_BYTES;
 use twoclock_shaders::link::link;
 
 fn variants() -> impl Iterator<Item = (&'static Kernel, KernelKey)> {
@@ -26,8 +27,8 @@ fn parse(kernel: &Kernel, key: &KernelKey) -> (Module, String) {
     (module, text)
 }
 
-/// Whether a variant is for devices with cooperative matrices, all of which have more workgroup memory
-/// than WebGPU promises.
+/// Whether a variant is for devices with cooperative matrices, of which those are taken that have more
+/// workgroup memory than WebGPU promises.
 fn cooperates(text: &str) -> bool {
     text.contains("enable wgpu_cooperative_matrix;")
 }
@@ -143,7 +144,7 @@ fn baseline_variants_keep_webgpu_limits() {
             .map(|(_, var)| module.types[var.ty].inner.size(module.to_ctx()))
             .sum();
         let most = match cooperates(&text) {
-            true => 32 << 10,
+            true => WORKGROUP_BYTES,
             false => limits.max_workgroup_bytes,
         };
         assert!(shared <= most, "{key}: {shared} bytes of workgroup memory");

@@ -64,7 +64,7 @@ pub struct BenchArgs {
         conflicts_with = "model"
     )]
     pub model_config: Option<String>,
-    /// Type of random weights, as GGUF names it.
+    /// Type of random weights, as GGUF names it; rows that are no whole blocks of it are Q8_0, or else F16.
     #[arg(
         long,
         value_name = "TYPE",

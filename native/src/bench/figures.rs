@@ -62,10 +62,8 @@ impl Figures {
 
     /// Operations a second of prefill.
     pub fn prefill_flops(&self) -> f64 {
-        {
-            let (prompt, rate) = self.prefill[0];
-            self.needs[1] * rate / prompt as f64
-        }
+        let (prompt, rate) = self.prefill[0];
+        self.needs[1] * rate / prompt as f64
     }
 
     /// Share of the operations a second that were seen.

@@ -47,7 +47,7 @@ type Core = EngineCore<ModelRunner<KeepingExecutor<HostExecutor>>, HostClock>;
 /// # Errors
 /// Arguments that do not go together, no such model, or files that are none.
 pub fn checkpoint(args: &BenchArgs, models: &Models<'_>) -> anyhow::Result<Checkpoint> {
-    let checkpoint = match (&args.model, &args.model_config) {
+    let mut checkpoint = match (&args.model, &args.model_config) {
         (Some(_), _) if args.load_format == LoadFormat::Dummy => {
             bail!("--load-format dummy takes the shape from --model-config, not a model")
         }
@@ -55,7 +55,6 @@ pub fn checkpoint(args: &BenchArgs, models: &Models<'_>) -> anyhow::Result<Check
         (None, Some(shape)) => model_shapes::dummy(shape, &args.weight_format)?,
         (None, None) => bail!("neither a model nor a --model-config is given"),
     };
-    let mut checkpoint = checkpoint;
     if let Some(quantization) = args.engine.quantize {
         checkpoint.quantize(quantization)?;
     }
@@ -96,6 +95,19 @@ pub fn run(
 
 /// Limits that let every load through.
 fn limits(args: &BenchArgs, model: &Checkpoint) -> anyhow::Result<SchedulerConfig> {
+    let engine = &args.engine;
+    let (slo, model_len) = (&engine.slo, engine.max_model_len);
+    for (given, flag) in [
+        (model_len.is_some(), "--max-model-len"),
+        (slo.ttft_slo_ms.is_some(), "--ttft-slo-ms"),
+        (slo.tpot_slo_ms.is_some(), "--tpot-slo-ms"),
+    ] {
+        if given {
+            bail!(
+                "bench takes no {flag}: its sequences are as long as --prompt and --tokens ask, and nobody waits for them"
+            );
+        }
+    }
     let defaults = SchedulerConfig::default();
     let decoded = SHORT_PROMPT + args.tokens;
     let most = |of: &[usize]| of.iter().copied().max().unwrap_or(1);

@@ -3,6 +3,7 @@
 
 use crate::caps::{Caps, Coop, DeviceKind, Dialect};
 use crate::executor::ExecutorError;
+use crate::kernels::matmul_coop;
 use crate::tuning::Tuning;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -161,12 +162,14 @@ fn coop(adapter: &wgpu::Adapter) -> Option<Coop> {
     let subgroup = info.subgroup_min_size;
     // A workgroup of four subgroups must stay within what every device allows.
     let known = subgroup == info.subgroup_max_size && (16..=64).contains(&subgroup);
+    let memory = adapter.limits().max_compute_workgroup_storage_size;
+    let fits = memory >= matmul_coop::WORKGROUP_BYTES;
     let offered = adapter.features().contains(needed)
         && adapter.cooperative_matrix_properties().iter().any(|p| {
             use wgpu::CooperativeScalarType::{F16, F32};
             [p.m_size, p.n_size, p.k_size] == [16; 3] && (p.ab_type, p.cr_type) == (F16, F32)
         });
-    (known && offered).then_some(Coop { subgroup })
+    (known && fits && offered).then_some(Coop { subgroup })
 }
 
 impl GpuDevice {

@@ -40,6 +40,7 @@ pub const KERNEL: Kernel = Kernel {
 };
 
 fn key(act_format: ActFormat, head_dim: u32) -> KernelKey {
+    assert!(act_format.holds_heads(head_dim), "groups straddle heads");
     let key = KernelKey::plain("attention_merge", "attention_merge");
     act_format.fill(chain_key(key, head_dim))
 }
@@ -59,7 +60,8 @@ pub struct Buffers {
 /// for.
 ///
 /// # Panics
-/// When `head_dim` is no multiple of 4 (but in singles: of 32) up to [`MAX_HEAD_DIM`](super::attention::MAX_HEAD_DIM).
+/// When `head_dim` is no multiple of 4 up to [`MAX_HEAD_DIM`](super::attention::MAX_HEAD_DIM), or one that
+/// the output's format cannot [hold](ActFormat::holds_heads).
 pub fn dispatch(
     act_format: ActFormat,
     head_dim: u32,

@@ -62,6 +62,7 @@ pub const KERNEL: Kernel = Kernel {
 const _: () = assert!(TILE_QUERIES == MAX_ROWS);
 
 fn key(sharing: Sharing, act_format: ActFormat, dtype: KvDtype, head_dim: u32) -> KernelKey {
+    assert!(act_format.holds_heads(head_dim), "groups straddle heads");
     let body = match sharing {
         Sharing::Workgroup => "attention_prefill_workgroup",
         Sharing::Uniform | Sharing::Subgroup8 | Sharing::Quads => "attention_prefill_lane",
@@ -90,7 +91,8 @@ pub struct Buffers {
 /// Attention of the step's `tiles`; `context` is the length the work is predicted for.
 ///
 /// # Panics
-/// When `head_dim` is no multiple of 4 (but in singles: of 32) up to [`MAX_HEAD_DIM`](super::attention::MAX_HEAD_DIM).
+/// When `head_dim` is no multiple of 4 up to [`MAX_HEAD_DIM`](super::attention::MAX_HEAD_DIM), or one that
+/// the output's format cannot [hold](ActFormat::holds_heads).
 pub fn dispatch(
     caps: &Caps,
     act_format: ActFormat,

@@ -43,7 +43,7 @@ enum Element {
     Mass,
     /// A single.
     F32,
-    /// Two halves, or four codes, or a scale, by place.
+    /// Two scales in halves, or four codes, by place.
     Packed,
     /// Two halves.
     Halves,
@@ -61,15 +61,13 @@ fn element(key: &KernelKey, binding: &str) -> Element {
         "sample" | "moe_route" => Element::Mixed,
         "fused_glu" if key.slot("act_two") == Some("act_two_f16") => Element::Halves,
         "fused_qkv" if binding != "qkv" && key.slot("kv") == Some("kv_pair_f16") => Element::Halves,
-        _ if key
-            .modules
-            .iter()
-            .any(|(_, module)| module.starts_with("kv_store")) =>
-        {
-            Element::Packed
-        }
+        "rope_kv" if binding != "qkv" => match key.slot("kv") {
+            Some("kv_store_f16") => Element::Halves,
+            Some("kv_store_int8") => Element::Packed,
+            _ => Element::F32,
+        },
         _ => match key.slot("act").filter(|_| binding == "act_out") {
-            Some("act_f16") => Element::Packed,
+            Some("act_f16") => Element::Halves,
             Some("act_int8") => Element::Int8,
             _ => Element::F32,
         },
@@ -152,7 +150,7 @@ pub(super) fn of_window(
                 let allowed = (f64::from(TOLERANCE) * expected as f64).max(f64::from(1 << 20));
                 (got.abs_diff(expected) as f64 / allowed) as f32
             }
-            Element::Packed => packed(g, e, spread),
+            Element::Packed => packed(g, e),
             Element::Int8 => int8(i % 12, &got[i - i % 12..], &expected[i - i % 12..]),
         };
         found.largest = found.largest.max(apart);
@@ -179,28 +177,16 @@ fn worst(a: f32, b: f32) -> f32 {
     if b.is_nan() { f32::INFINITY } else { a.max(b) }
 }
 
-/// Two words of a packed output: a single, two halves or four codes, whichever is nearest. Rounding may
-/// fall to the other side where what is rounded differs in its last bit.
-fn packed(g: u32, e: u32, spread: f32) -> f32 {
+/// Two words of a page of bytes: two scales or four codes, whichever is nearest. Rounding may fall to the
+/// other side where what is rounded differs in its last bit.
+fn packed(g: u32, e: u32) -> f32 {
     let halves = halves(g).into_iter().zip(halves(e));
     let halves = halves.map(|(g, e)| (g - e).abs() / half_step(e));
     let codes = (0..4).map(|i| {
         let code = |w: u32| f32::from((w >> (8 * i)) as u8 as i8);
         (code(g) - code(e)).abs()
     });
-    let as_single = match f32::from_bits(e).is_normal() {
-        true => apart(
-            f32::from_bits(g),
-            f32::from_bits(e),
-            spread.min(f32::from_bits(e).abs()),
-            TOLERANCE,
-        ),
-        false => f32::INFINITY,
-    };
-    halves
-        .fold(0.0, worst)
-        .min(codes.fold(0.0, worst))
-        .min(as_single)
+    halves.fold(0.0, worst).min(codes.fold(0.0, worst))
 }
 
 /// A word of a group of 8-bit codes: those may fall to the other side, and the sums with them.
