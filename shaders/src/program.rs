@@ -46,6 +46,17 @@ pub enum Extent {
         /// How many of it one workgroup covers.
         tile: u32,
     },
+    /// ⌈count · times / tile⌉ + more of a step's count: tiles that are not all full. 0 where the count is.
+    Tiles {
+        /// The count.
+        count: CountId,
+        /// What each of it stands for.
+        times: u32,
+        /// How many of those one workgroup covers.
+        tile: u32,
+        /// Tiles that may be short.
+        more: u32,
+    },
 }
 
 impl Extent {
@@ -54,6 +65,15 @@ impl Extent {
         match self {
             Self::Fixed(n) => Some(n),
             Self::Count { count, tile } => Some(counts.get(count.0)?.div_ceil(tile)),
+            Self::Tiles {
+                count,
+                times,
+                tile,
+                more,
+            } => Some(match *counts.get(count.0)? {
+                0 => 0,
+                n => n.saturating_mul(times).div_ceil(tile).saturating_add(more),
+            }),
         }
     }
 }

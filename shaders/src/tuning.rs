@@ -6,8 +6,8 @@ pub const MOST_ROW_TOKENS: u32 = 4;
 /// Most tokens that a lane of a GPU's matrix-vector product computes.
 pub const MOST_GEMV_TOKENS: u32 = 8;
 
-/// From how many tokens on which body of a matrix product is used. No value changes a bit of any
-/// result.
+/// From how many tokens on which body of a matrix product is used; with experts, from how many tokens of
+/// an expert ([`kernels::moe_group`](crate::kernels::moe_group)). No value changes a bit of any result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tuning {
     /// Processors: tokens a workgroup computes where there are that many; 1, 2 or

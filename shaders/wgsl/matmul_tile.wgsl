@@ -1,27 +1,7 @@
 // y = x Wᵀ by tiles of 4 LANES_ROW rows × 4 LANES_TOKEN tokens, 4 × 4 a lane: a group of 32 of both
 // sides goes through workgroup memory at a time. The chain: kernels/matmul.rs.
-// Grid: (rows / (4 LANES_ROW), tokens / (4 LANES_TOKEN)).
-// use: input, order, codes, scale, pieces, partial, sums, close, epilogue
-
-struct Params {
-  rows: u32,
-  groups: u32,
-  tokens: u32,
-  act_stride: u32,
-  y_stride: u32,
-  y_offset: u32,
-  norm: u32,
-  bias: u32,
-  add: u32,
-}
-
-@group(0) @binding(0) var<storage, read> act: array<ActWord>;
-@group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read> ws: array<u32>;
-@group(0) @binding(3) var<storage, read> rstd: array<f32>;
-@group(0) @binding(4) var<storage, read> bias: array<f32>;
-@group(0) @binding(5) var<storage, read_write> y: array<f32>;
-@group(0) @binding(6) var<uniform> p: Params;
+// Grid: (rows / (4 LANES_ROW), tiles), and what a tile of tokens asks for.
+// use: tile, input, order, codes, scale, pieces, partial, sums, close, epilogue
 
 const ROWS = 4u * LANES_ROW;
 const TOKENS = 4u * LANES_TOKEN;
@@ -32,13 +12,22 @@ var<workgroup> w_tile: array<Piece, PIECES * ROWS>;
 var<workgroup> scale_tile: array<Scale, ROWS>;
 var<workgroup> x_tile: array<Piece, PIECES * TOKENS>;
 var<workgroup> sum_tile: array<Sums, TOKENS>;
+// Where the inputs of the tile's tokens are.
+var<workgroup> inputs: array<u32, TOKENS>;
 
 @compute @workgroup_size(LANES)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) grid: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32
+) {
+  // The whole workgroup leaves.
+  let tile = tile_at(group.y, group.z, grid.y);
+  if (tile.tokens == 0u) { return; }
   let first_row = ROWS * group.x;
-  let first_token = TOKENS * group.y;
   let row = lane % LANES_ROW;
   let token = lane / LANES_ROW;
+  for (var n = lane; n < TOKENS; n += LANES) { inputs[n] = input_row(tile_output(tile, n)); }
   // One vec4 of rows a token.
   var a: array<vec4<f32>, 4>;
   var total: array<vec4<f32>, 4>;
@@ -47,13 +36,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     workgroupBarrier();
     for (var i = lane; i < ROWS + TOKENS; i += LANES) {
       if (i < ROWS) {
-        let r = min(first_row + i, p.rows - 1u);
+        let r = tile.row + min(first_row + i, p.rows - 1u);
         var q = group_codes(r, p.groups, g);
         for (var j = 0u; j < PIECES; j++) { w_tile[j * ROWS + i] = q[j]; }
         scale_tile[i] = group_scale(r, p.groups, g);
       } else {
         let n = i - ROWS;
-        var x = group_input(min(first_token + n, p.tokens - 1u), p.act_stride, g, lane);
+        var x = group_input(inputs[n], p.act_stride, g, lane);
         for (var j = 0u; j < PIECES; j++) { x_tile[j * TOKENS + n] = x.x[j]; }
         sum_tile[n] = x.s;
       }
@@ -92,14 +81,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   }
 
   for (var t = 0u; t < 4u; t++) {
-    let n = first_token + token + t * LANES_TOKEN;
-    if (n < p.tokens) {
+    let n = token + t * LANES_TOKEN;
+    if (n < tile.tokens) {
+      let output = tile_output(tile, n);
       let sum = total[t];
       var scale = 1.0;
-      if (p.norm != 0u) { scale = rstd[n]; }
+      if (p.norm != 0u) { scale = rstd[input_row(output)]; }
       for (var i = 0u; i < 4u; i++) {
         let r = first_row + row + i * LANES_ROW;
-        if (r < p.rows) { epilogue(n, r, sum[i], scale); }
+        if (r < p.rows) { epilogue(output, r, sum[i], scale); }
       }
     }
   }

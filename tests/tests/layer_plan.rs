@@ -136,3 +136,51 @@ fn cooperative_matrices_stay_by_themselves() {
     let bodies = decode(&caps, ComputeDtype::Auto, &smollm2, 1);
     assert_eq!(bodies.iter().filter(|body| fused(body)).count(), 2);
 }
+
+/// Where experts have several tokens in the mean, their pairs are grouped once a layer; where they have
+/// not, nothing is.
+#[test]
+fn pairs_are_grouped_where_experts_share() {
+    let shape = json!({
+        "model_type": "qwen3_moe", "vocab_size": 2000, "hidden_size": 512, "intermediate_size": 1024,
+        "moe_intermediate_size": 256, "num_experts": 16, "num_experts_per_tok": 4,
+        "num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64,
+        "decoder_sparse_step": 1, "max_position_embeddings": 8192,
+    });
+    let model = model_config_of_json(&shape).expect("a shape");
+    let checkpoint = Checkpoint::dummy(model, "dummy", |_| DType::Q4_0).expect("a checkpoint");
+    for caps in [Caps::reference(), Caps::portable_gpu()] {
+        let (executor, launches) = RecordingExecutor::new(caps);
+        let config = SchedulerConfig {
+            max_num_seqs: 4,
+            max_model_len: 256,
+            max_num_batched_tokens: 64,
+            num_blocks: 20,
+            ..SchedulerConfig::default()
+        };
+        let options = RunnerOptions::default();
+        let runner = ModelRunner::load(executor, &checkpoint, &config, options, |_| ());
+        let runner = runner.expect("loads");
+        let clock = ManualClock::default();
+        let mut engine =
+            EngineCore::new(runner, clock, &checkpoint.config, config).expect("an engine");
+        let params = SamplingParams {
+            max_tokens: 2,
+            ignore_eos: true,
+            ..SamplingParams::default()
+        };
+        pollster::block_on(engine.generate(vec![(vec![1; 30], params)])).expect("a device");
+        let launches = launches.borrow();
+        let steps = launches.split(|launched| launched.dispatch.key.kernel == "prepare");
+        let counts: Vec<[usize; 3]> = steps
+            .skip(1)
+            .map(|step| {
+                let keys = || step.iter().map(|launched| &launched.dispatch.key);
+                let tiles = |module| keys().filter(|k| k.slot("tile") == Some(module)).count();
+                let groups = keys().filter(|k| k.kernel == "moe_group").count();
+                [groups, tiles("tile_expert"), tiles("tile_pair")]
+            })
+            .collect();
+        assert_eq!(counts[..2], [[3, 9, 0], [0, 0, 9]], "{counts:?}");
+    }
+}

@@ -6,9 +6,10 @@ use crate::weights::TensorInfo;
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::executor::Executor;
 use twoclock_shaders::kernels::act::ActFormat;
+use twoclock_shaders::kernels::moe_group::{self, Pairs};
 use twoclock_shaders::kernels::moe_matmul::{self, MoeMatmulParams};
 use twoclock_shaders::kernels::weight::GROUP;
-use twoclock_shaders::program::{Command, CountId, Slice};
+use twoclock_shaders::program::{Command, Slice};
 
 /// `[experts][out_features][in_features]` on a device.
 #[derive(Clone, Debug)]
@@ -23,24 +24,38 @@ pub struct Experts {
 pub struct ExpertsIo {
     /// Layout of the input.
     pub act_format: ActFormat,
-    /// Input rows there is room for.
-    pub room: u32,
-    /// The step's tokens, and how many experts each goes to.
-    pub pairs: (CountId, u32),
+    /// The step's tokens and their experts.
+    pub pairs: Pairs,
     /// Pairs that share an input row.
     pub share: u32,
     /// Input.
     pub act: Slice,
     /// Reciprocal root mean squares, after a norm.
     pub rstd: Option<Slice>,
-    /// Experts and weights.
-    pub route: Slice,
+    /// Where the pairs are: the route, or tiles of it.
+    pub grouped: Slice,
     /// Output.
     pub y: Slice,
     /// Elements from pair to pair of the output.
     pub y_stride: u32,
     /// First element of each.
     pub y_offset: u32,
+}
+
+/// Puts pairs into tiles of one expert's, where a tile is not a pair: gives what the products read of
+/// them, which is the route or those tiles.
+pub(super) fn group(
+    caps: &Caps,
+    pairs: Pairs,
+    buffers: moe_group::Buffers,
+    commands: &mut Vec<Command>,
+) -> Slice {
+    let regime = pairs.regime(caps);
+    if regime.tokens() == 1 {
+        return buffers.route;
+    }
+    commands.push(moe_group::dispatch(caps, pairs, regime, buffers).into());
+    buffers.pairs
 }
 
 fn rows(tensors: &[&TensorInfo]) -> u64 {
@@ -88,13 +103,16 @@ impl Experts {
     /// `y = x Wᵀ` of each pair, with the weights of its expert.
     pub fn commands(&self, caps: &Caps, io: &ExpertsIo) -> Vec<Command> {
         let mut commands = Vec::new();
+        let regime = io.pairs.regime(caps);
         for part in &self.linear.parts {
             let params = MoeMatmulParams {
                 rows: self.out_features,
                 groups: self.linear.groups(),
                 first_expert: part.first_row / self.out_features,
                 experts: part.rows / self.out_features,
+                chosen: io.pairs.chosen,
                 share: io.share,
+                order: 0,
                 act_stride: io.act_format.stride(GROUP * self.linear.groups()),
                 y_stride: io.y_stride,
                 y_offset: io.y_offset,
@@ -105,12 +123,19 @@ impl Experts {
                 w: part.w,
                 ws: part.ws,
                 rstd: io.rstd,
-                route: io.route,
+                pairs: io.grouped,
                 y: io.y,
             };
             commands.push(
-                moe_matmul::dispatch(caps, part.format, io.act_format, params, io.pairs, buffers)
-                    .into(),
+                moe_matmul::dispatch(
+                    regime,
+                    part.format,
+                    io.act_format,
+                    params,
+                    io.pairs,
+                    buffers,
+                )
+                .into(),
             );
             commands.push(Command::Cut);
         }

@@ -1,11 +1,11 @@
 //! The feed-forward half of a block: dense, or a mixture of experts.
 
 use super::decoder::{Body, Projection};
-use super::experts::{Experts, ExpertsIo};
+use super::experts::{self, Experts, ExpertsIo};
 use super::fusion::activation;
 use super::{TOKENS, workspace::MixtureBuffers};
 use crate::config::{ModelConfig, MoeConfig};
-use twoclock_shaders::kernels::{glu, moe_route, moe_sum};
+use twoclock_shaders::kernels::{glu, moe_group, moe_route, moe_sum};
 use twoclock_shaders::program::{Command, Slice};
 
 /// What a block computes between its second norm and the residual.
@@ -91,14 +91,24 @@ impl Mixture {
         let MixtureBuffers { logits, .. } = buffers;
         commands.push(moe_route::dispatch(body.caps, route, TOKENS, logits, buffers.route).into());
 
+        let pairs = moe_group::Pairs {
+            tokens: TOKENS,
+            room: body.room,
+            chosen,
+            experts: route.experts,
+        };
+        let to_group = moe_group::Buffers {
+            step: ws.step,
+            route: buffers.route,
+            pairs: buffers.pairs,
+        };
         let gated = ExpertsIo {
             act_format: body.act_format,
-            room: body.room,
-            pairs: (TOKENS, chosen),
+            pairs,
             share: chosen,
             act: ws.act_hidden,
             rstd: body.rstd(),
-            route: buffers.route,
+            grouped: experts::group(body.caps, pairs, to_group, commands),
             y: ws.gate_up,
             y_stride: 2 * self.gate.out_features,
             y_offset: 0,
@@ -111,7 +121,6 @@ impl Mixture {
         commands.extend(self.up.commands(body.caps, &up));
         body.gate(config, self.moe.moe_intermediate_size, chosen, commands);
         let down = ExpertsIo {
-            room: body.room * chosen,
             share: 1,
             act: ws.act_ffn,
             rstd: None,

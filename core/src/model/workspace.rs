@@ -1,6 +1,7 @@
 //! Everything a step needs besides weights: activations, scratch, the step buffer, and pages of keys
 //! and values. Sized once for the longest step; programs bind its windows.
 
+use super::TOKENS;
 use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::sched::{KvGroupSpec, SchedulerConfig};
@@ -9,6 +10,7 @@ use twoclock_shaders::executor::Executor;
 use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_shaders::kernels::attention_decode;
 use twoclock_shaders::kernels::kv::KvDtype;
+use twoclock_shaders::kernels::moe_group::Pairs;
 use twoclock_shaders::kernels::sample::candidates;
 use twoclock_shaders::kernels::sample_mask::record_words;
 use twoclock_shaders::kernels::weight::GROUP;
@@ -94,6 +96,8 @@ pub struct MixtureBuffers {
     pub route: Slice,
     /// Outputs of the chosen experts, f32 `[tokens][chosen][hidden]`.
     pub out: Slice,
+    /// Pairs of tokens and experts by expert (`moe_group`).
+    pub pairs: Slice,
 }
 
 /// Edits of logits that are applied at a time; there may be any number.
@@ -200,10 +204,17 @@ pub fn buffers(config: &ModelConfig, sizes: &WorkspaceSizes) -> Vec<(&'static st
     ];
     if let Some(moe) = &config.moe {
         let chosen = moe.num_experts_per_tok as u64;
+        let pairs = Pairs {
+            tokens: TOKENS,
+            room: tokens as u32,
+            chosen: chosen as u32,
+            experts: moe.num_experts as u32,
+        };
         buffers.extend([
             ("router_logits", 4 * tokens * moe.num_experts as u64),
             ("route", 8 * tokens * chosen),
             ("expert_out", 4 * tokens * chosen * hidden),
+            ("expert_pairs", pairs.bytes()),
         ]);
     }
     for (_, bytes) in &mut buffers {
@@ -254,7 +265,12 @@ impl Workspace {
             unreachable!("one slice for each buffer");
         };
         let mixture = match *mixture {
-            [logits, route, out] => Some(MixtureBuffers { logits, route, out }),
+            [logits, route, out, pairs] => Some(MixtureBuffers {
+                logits,
+                route,
+                out,
+                pairs,
+            }),
             _ => None,
         };
         Ok(Self {

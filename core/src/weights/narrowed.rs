@@ -14,8 +14,6 @@ const BLOCK: usize = 256;
 const VOCABULARY: usize = 1500;
 /// Rows of the vocabulary where widths stay.
 const WIDE_VOCABULARY: usize = 8192;
-/// Experts of a layer.
-const EXPERTS: usize = 16;
 /// Tokens a window shows, so that short contexts reach beyond it.
 const WINDOW: usize = 40;
 
@@ -82,7 +80,8 @@ impl Checkpoint {
         };
         if let Some(moe) = &mut config.moe {
             moe.moe_intermediate_size = narrow(moe.moe_intermediate_size);
-            moe.num_experts = moe.num_experts.min(EXPERTS.max(moe.num_experts_per_tok));
+            // All are chosen: then short steps fill the tiles that long ones of the large model do.
+            moe.num_experts = moe.num_experts_per_tok;
         }
         self.of_each_kind(config, "narrowed")
     }

@@ -5,7 +5,7 @@ use super::weight_row::{Row, Scale, Scaling};
 use super::{Bound, fma, join};
 use crate::kernel::KernelKey;
 use crate::kernels::act::ActFormat;
-use crate::kernels::matmul::{MatmulParams, token_tile};
+use crate::kernels::matmul::{MatmulParams, tile_dimension};
 use crate::kernels::weight::WeightFormat;
 
 /// Rows unpacked together: enough independent chains to fill a core.
@@ -22,21 +22,46 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
     let (act, w, ws, rstd) = (bound.u32s(0), bound.u32s(1), bound.u32s(2), bound.f32s(3));
     let bias = bound.f32s(4);
     let y = bound.f32s_mut(5);
-    let (tile, dimension) = token_tile(key);
-    let tokens = (tile * grid[dimension]).min(p.tokens);
-    let groups = p.groups as usize;
+    let tokens = (key.value("STEP") * grid[tile_dimension(key)]).min(p.tokens);
 
     // Inputs as rows, and the sums of their groups.
     let inputs: Vec<_> = (0..tokens)
         .map(|token| act::row(act_format, act, token, p.act_stride, p.groups))
         .collect();
 
-    let mut codes = vec![[0.0; ROWS * GROUP]; groups];
-    let mut scales = vec![[Scale::default(); ROWS]; groups];
-    for first in (0..p.rows as usize).step_by(ROWS) {
-        let rows = ROWS.min(p.rows as usize - first);
+    let row = |row| Row::new(format, p.groups, w, ws, row);
+    multiply(
+        scaling,
+        (p.rows, p.groups),
+        row,
+        &inputs,
+        |token, row, t| {
+            let scale = if p.norm != 0 { rstd[token] } else { 1.0 };
+            let column = p.y_offset as usize + row;
+            let bias = if p.bias != 0 { bias[column] } else { 0.0 };
+            let t = fma(t, scale, bias);
+            let y = &mut y[token * p.y_stride as usize + column];
+            *y = if p.add != 0 { *y + t } else { t };
+        },
+    );
+}
+
+/// Every element of a matrix's product with inputs, each a row and the sums of its groups: tells its
+/// token, its row and what it is.
+pub(super) fn multiply<'a>(
+    scaling: Scaling,
+    (rows, groups): (u32, u32),
+    row: impl Fn(usize) -> Row<'a>,
+    inputs: &[(Vec<f32>, Vec<Sums>)],
+    mut done: impl FnMut(usize, usize, f32),
+) {
+    let mut codes = vec![[0.0; ROWS * GROUP]; groups as usize];
+    let mut scales = vec![[Scale::default(); ROWS]; groups as usize];
+    let matrix = rows as usize;
+    for first in (0..matrix).step_by(ROWS) {
+        let rows = ROWS.min(matrix - first);
         for r in 0..rows {
-            let row = Row::new(format, p.groups, w, ws, first + r);
+            let row = row(first + r);
             for (g, (codes, scales)) in (0..).zip(codes.iter_mut().zip(&mut scales)) {
                 let codes = &mut codes[r * GROUP..][..GROUP];
                 row.codes(g, scaling, codes.try_into().expect("a group"));
@@ -45,31 +70,11 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
         }
         for (token, (x, sums)) in inputs.iter().enumerate() {
             let total = rows_dot(scaling, &codes, &scales, x, sums);
-            let scale = if p.norm != 0 { rstd[token] } else { 1.0 };
-            let column = p.y_offset as usize + first;
-            let y = &mut y[token * p.y_stride as usize + column..][..rows];
-            for (i, (y, t)) in y.iter_mut().zip(total).enumerate() {
-                let bias = if p.bias != 0 { bias[column + i] } else { 0.0 };
-                let t = fma(t, scale, bias);
-                *y = if p.add != 0 { *y + t } else { t };
+            for (i, &t) in total[..rows].iter().enumerate() {
+                done(token, first + i, t);
             }
         }
     }
-}
-
-/// One element: a row's product with an input row whose groups sum to `sums`.
-pub(super) fn row_dot(scaling: Scaling, row: &Row<'_>, x: &[f32], sums: &[Sums]) -> f32 {
-    let (mut codes, mut scales) = (Vec::new(), Vec::new());
-    for group in 0..sums.len() {
-        let mut padded = [0.0; ROWS * GROUP];
-        let first = &mut padded[..GROUP];
-        row.codes(group as u32, scaling, first.try_into().expect("a group"));
-        codes.push(padded);
-        let mut of_rows = [Scale::default(); ROWS];
-        of_rows[0] = row.scale(group as u32, scaling);
-        scales.push(of_rows);
-    }
-    rows_dot(scaling, &codes, &scales, x, sums)[0]
 }
 
 /// The chain of [`ROWS`] elements of one token.

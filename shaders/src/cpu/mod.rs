@@ -24,6 +24,7 @@ mod kv;
 mod kv_copy;
 mod matmul;
 mod matmul_coop;
+mod moe_group;
 mod moe_matmul;
 mod moe_route;
 mod moe_sum;
@@ -68,6 +69,7 @@ pub const KERNELS: &[(&str, CpuKernel)] = &[
     ("kv_copy", kv_copy::run),
     ("matmul", matmul::run),
     ("matmul_coop", matmul_coop::run),
+    ("moe_group", moe_group::run),
     ("moe_matmul", moe_matmul::run),
     ("moe_route", moe_route::run),
     ("moe_sum", moe_sum::run),

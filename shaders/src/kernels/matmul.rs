@@ -62,7 +62,7 @@ pub const KERNEL: Kernel = Kernel {
     bodies: bodies!["matmul_row", "matmul_gemv", "matmul_tile"],
     bindings: bindings![act: Read, w: Read, ws: Read, rstd: Read, bias: Read, y: ReadWrite],
     params: MatmulParams::FIELDS,
-    variants,
+    variants: || variants(Regime::key),
 };
 
 /// Fewest rows a workgroup of any regime computes.
@@ -201,6 +201,19 @@ impl Regime {
 
     /// The variant for a weight format and an input's format.
     pub fn key(self, format: WeightFormat, act_format: ActFormat) -> KernelKey {
+        self.key_of(KERNEL.name, format, act_format)
+            .constant("STEP", self.token_step())
+            .module("tile", "tile_tokens")
+            .module("epilogue", "epilogue_join")
+    }
+
+    /// A variant of a kernel that has these bodies, but for its tiles and its epilogue.
+    pub(super) fn key_of(
+        self,
+        kernel: &'static str,
+        format: WeightFormat,
+        act_format: ActFormat,
+    ) -> KernelKey {
         let arithmetic = self.arithmetic(act_format);
         let uniform = RowInput::Uniform.module(act_format, arithmetic);
         let key = match self {
@@ -208,30 +221,38 @@ impl Regime {
                 tokens,
                 input,
                 lanes,
-            } => KernelKey::plain("matmul", "matmul_row")
+            } => KernelKey::plain(kernel, "matmul_row")
                 .constant("LANES", lanes)
                 .constant("ROWS", row_rows(tokens))
                 .constant("TOKENS", tokens)
-                .constant("STEP", self.token_step())
                 .constant("UNROLL", unroll(format, arithmetic))
                 .module("input", input.module(act_format, arithmetic)),
-            Self::Gemv { tokens } => KernelKey::plain("matmul", "matmul_gemv")
+            Self::Gemv { tokens } => KernelKey::plain(kernel, "matmul_gemv")
                 .constant("TOKENS", tokens)
                 .module("input", uniform),
-            Self::Skinny | Self::Gemm => KernelKey::plain("matmul", "matmul_tile")
+            Self::Skinny | Self::Gemm => KernelKey::plain(kernel, "matmul_tile")
                 .constant("LANES_ROW", 16)
                 .constant("LANES_TOKEN", self.tokens() / 4)
                 .module("input", uniform),
         };
-        let key = key
-            .module("order", "order_span")
-            .module("epilogue", "epilogue_join");
+        let key = key.module("order", "order_span");
         format.fill_chain(format.fill_for(key, arithmetic), arithmetic)
+    }
+
+    /// Work of a workgroup that computes so many of its tokens, with their share of the weights.
+    pub(super) fn cost(self, format: WeightFormat, groups: u32, tokens: u32) -> Cost {
+        let (rows, tokens) = (f64::from(self.rows(groups)), f64::from(tokens));
+        let k = f64::from(GROUP * groups);
+        let weights = rows * format.row_bytes(groups) as f64;
+        Cost {
+            bytes: tokens / f64::from(self.tokens()) * weights + 4.0 * tokens * (k + rows),
+            flops: 2.0 * rows * tokens * k,
+        }
     }
 }
 
 /// Whether a lane's rows are written out, which is faster where a row is little code.
-pub(super) fn unroll(format: WeightFormat, arithmetic: Arithmetic) -> u32 {
+fn unroll(format: WeightFormat, arithmetic: Arithmetic) -> u32 {
     u32::from(format.is_packed(arithmetic))
 }
 
@@ -241,23 +262,20 @@ fn row_rows(tokens: u32) -> u32 {
     if tokens == 1 { 4 } else { 16 }
 }
 
-/// Tokens that a step of this variant's grid stands for, and the dimension of the grid that counts them.
-pub(crate) fn token_tile(key: &KernelKey) -> (u32, usize) {
-    match key.body {
-        "matmul_row" => (key.value("STEP"), 0),
-        "matmul_gemv" => (key.value("TOKENS"), 1),
-        _ => (4 * key.value("LANES_TOKEN"), 1),
-    }
+/// The dimension of a variant's grid that counts tiles of tokens, or of pairs.
+pub(crate) fn tile_dimension(key: &KernelKey) -> usize {
+    usize::from(key.body != "matmul_row")
 }
 
-fn variants() -> Vec<KernelKey> {
-    let cpu = |subgroups| Caps {
-        subgroups,
-        ..Caps::reference()
-    };
+/// The variants of a kernel that has these bodies, of any device.
+pub(super) fn variants(key: fn(Regime, WeightFormat, ActFormat) -> KernelKey) -> Vec<KernelKey> {
     let mut regimes = Vec::new();
     for subgroups in [None, Some((4, 4)), Some((8, 8))] {
-        for regime in Regime::all(&cpu(subgroups)) {
+        let caps = Caps {
+            subgroups,
+            ..Caps::reference()
+        };
+        for regime in Regime::all(&caps) {
             if !regimes.contains(&regime) {
                 regimes.push(regime);
             }
@@ -266,9 +284,7 @@ fn variants() -> Vec<KernelKey> {
     let mut keys = Vec::new();
     for regime in regimes {
         for &format in WeightFormat::ALL {
-            for &act_format in ActFormat::ALL {
-                keys.push(regime.key(format, act_format));
-            }
+            keys.extend(ActFormat::ALL.iter().map(|&act| key(regime, format, act)));
         }
     }
     keys
@@ -343,19 +359,12 @@ pub fn dispatch_regime(
         Regime::Row { .. } => (token_extent, row_extent),
         _ => (row_extent, token_extent),
     };
-    let k = f64::from(GROUP * params.groups);
-    let step = f64::from(regime.token_step());
-    let row_bytes = format.row_bytes(params.groups) as f64;
     Dispatch {
         key: regime.key(format, act_format),
         bindings: buffers.bindings(),
         params: bytemuck::bytes_of(&params).to_vec(),
         grid: [x, y, Extent::Fixed(1)],
-        cost: Cost {
-            bytes: step / f64::from(regime.tokens()) * f64::from(rows) * row_bytes
-                + 4.0 * step * (k + f64::from(rows)),
-            flops: 2.0 * f64::from(rows) * step * k,
-        },
+        cost: regime.cost(format, params.groups, regime.token_step()),
     }
 }
 

@@ -18,6 +18,7 @@ pub mod kv;
 pub mod kv_copy;
 pub mod matmul;
 pub mod matmul_coop;
+pub mod moe_group;
 pub mod moe_matmul;
 pub mod moe_route;
 pub mod moe_sum;
@@ -58,6 +59,7 @@ pub const ALL: &[&Kernel] = &[
     &kv_copy::KERNEL,
     &matmul::KERNEL,
     &matmul_coop::KERNEL,
+    &moe_group::KERNEL,
     &moe_matmul::KERNEL,
     &moe_route::KERNEL,
     &moe_sum::KERNEL,

@@ -2,16 +2,18 @@
 //! experts are stacked by rows, in any weight format, and only the chosen ones are read. One
 //! dispatch for each window of whole experts; a pair whose expert lies in another is left alone.
 //!
-//! The chain of an element is [`matmul`](super::matmul)'s, whatever the batch.
+//! The bodies are [`matmul`](super::matmul)'s. A workgroup computes a tile of them: one pair, or several
+//! of one expert, as [`moe_group`](super::moe_group) puts them, for which it reads and unpacks a row of
+//! weights once. The chain of an element is matmul's, whatever the tile and the batch.
 
 use super::act::ActFormat;
-use super::matmul::{RowInput, unroll};
-use super::weight::{Arithmetic, GROUP, SPAN_GROUPS, WeightFormat};
+use super::matmul::{Regime, variants};
+use super::moe_group::Pairs;
+use super::weight::WeightFormat;
 use super::{bindings, bodies};
-use crate::caps::{Caps, DeviceKind};
 use crate::kernel::{Kernel, KernelKey, Params};
 use crate::params;
-use crate::program::{Cost, CountId, Dispatch, Extent, Slice};
+use crate::program::{Dispatch, Extent, Slice};
 
 params! {
     /// Parameters of `moe_matmul`.
@@ -24,8 +26,12 @@ params! {
         pub first_expert: u32,
         /// Experts of the window.
         pub experts: u32,
+        /// Pairs of a token. Set by [`dispatch`].
+        pub chosen: u32,
         /// Pairs that share an input row: all of a token's, or 1.
         pub share: u32,
+        /// Where the order of the pairs begins, in words, behind their tiles. Set by [`dispatch`].
+        pub order: u32,
         /// Stride of the input's format.
         pub act_stride: u32,
         /// Elements between the outputs of two pairs.
@@ -40,43 +46,22 @@ params! {
 /// The kernel.
 pub const KERNEL: Kernel = Kernel {
     name: "moe_matmul",
-    bodies: bodies!["moe_matmul_row", "moe_matmul_gemv"],
-    bindings: bindings![act: Read, w: Read, ws: Read, rstd: Read, route: Read, y: ReadWrite],
+    bodies: bodies!["matmul_row", "matmul_gemv", "matmul_tile"],
+    bindings: bindings![act: Read, w: Read, ws: Read, rstd: Read, pairs: Read, y: ReadWrite],
     params: MoeMatmulParams::FIELDS,
-    variants: || {
-        let mut keys = Vec::new();
-        for kind in [DeviceKind::Cpu, DeviceKind::Gpu] {
-            for &format in WeightFormat::ALL {
-                for &act_format in ActFormat::ALL {
-                    keys.push(key(kind, format, act_format));
-                }
-            }
-        }
-        keys
-    },
+    variants: || variants(key),
 };
 
-/// Lanes and rows a lane of the processors' body.
-const LANES: u32 = 8;
-const ROWS: u32 = 4;
-
-fn key(kind: DeviceKind, format: WeightFormat, act_format: ActFormat) -> KernelKey {
-    let arithmetic = match act_format {
-        ActFormat::F32 | ActFormat::F16 => Arithmetic::Float,
-        ActFormat::Int8 => Arithmetic::Packed,
+/// The variant for a weight format and an input's format.
+pub fn key(regime: Regime, format: WeightFormat, act_format: ActFormat) -> KernelKey {
+    let tile = match regime.tokens() {
+        1 => "tile_pair",
+        _ => "tile_expert",
     };
-    let key = match kind {
-        DeviceKind::Cpu => KernelKey::plain("moe_matmul", "moe_matmul_row")
-            .constant("LANES", LANES)
-            .constant("ROWS", ROWS)
-            .constant("UNROLL", unroll(format, arithmetic)),
-        DeviceKind::Gpu => KernelKey::plain("moe_matmul", "moe_matmul_gemv"),
-    };
-    let key = key
-        .module("input", RowInput::Uniform.module(act_format, arithmetic))
-        .module("order", "order_span")
-        .module("epilogue", "epilogue_store");
-    format.fill_chain(format.fill_for(key, arithmetic), arithmetic)
+    regime
+        .key_of(KERNEL.name, format, act_format)
+        .module("tile", tile)
+        .module("epilogue", "epilogue_store")
 }
 
 /// Windows of `moe_matmul`.
@@ -90,58 +75,56 @@ pub struct Buffers {
     pub ws: Option<Slice>,
     /// f32, one an input row, where the input is x ∘ g of a norm.
     pub rstd: Option<Slice>,
-    /// Experts and weights of [`moe_route`](super::moe_route).
-    pub route: Slice,
+    /// Where a tile is one pair, experts and weights of [`moe_route`](super::moe_route); else tiles and
+    /// order of [`moe_group`](super::moe_group).
+    pub pairs: Slice,
     /// Output, f32.
     pub y: Slice,
 }
 
-/// The products of the step's tokens with their `chosen` experts each.
+/// The products of a step's pairs, by a regime.
 pub fn dispatch(
-    caps: &Caps,
+    regime: Regime,
     format: WeightFormat,
     act_format: ActFormat,
     params: MoeMatmulParams,
-    (tokens, chosen): (CountId, u32),
+    pairs: Pairs,
     buffers: Buffers,
 ) -> Dispatch {
     let params = MoeMatmulParams {
+        chosen: pairs.chosen,
+        order: pairs.order(regime.tokens()),
         norm: u32::from(buffers.rstd.is_some()),
         ..params
     };
-    let rows = match caps.kind {
-        DeviceKind::Cpu => ROWS * LANES,
-        DeviceKind::Gpu => 4 * (64 / params.groups.div_ceil(SPAN_GROUPS).clamp(1, 64)),
+    let rows = Extent::Fixed(params.rows.div_ceil(regime.rows(params.groups)));
+    let (tiles, of_tokens) = match regime.tokens() {
+        1 => {
+            let tokens = Extent::Count {
+                count: pairs.tokens,
+                tile: 1,
+            };
+            (Extent::Fixed(pairs.chosen), tokens)
+        }
+        tile => (pairs.extent(tile), Extent::Fixed(1)),
     };
-    let (row_extent, chosen) = (
-        Extent::Fixed(params.rows.div_ceil(rows)),
-        Extent::Fixed(chosen),
-    );
-    let tokens = Extent::Count {
-        count: tokens,
-        tile: 1,
-    };
-    let k = f64::from(GROUP * params.groups);
     Dispatch {
-        key: key(caps.kind, format, act_format),
+        key: key(regime, format, act_format),
         // What a variant does not read is bound to something that it does.
         bindings: vec![
             buffers.act,
             buffers.w,
             buffers.ws.unwrap_or(buffers.w),
             buffers.rstd.unwrap_or(buffers.act),
-            buffers.route,
+            buffers.pairs,
             buffers.y,
         ],
         params: bytemuck::bytes_of(&params).to_vec(),
-        grid: match caps.kind {
-            DeviceKind::Cpu => [chosen, row_extent, tokens],
-            DeviceKind::Gpu => [row_extent, chosen, tokens],
+        grid: match regime {
+            // Tiles vary fastest: a processor's core keeps its rows.
+            Regime::Row { .. } => [tiles, rows, of_tokens],
+            _ => [rows, tiles, of_tokens],
         },
-        cost: Cost {
-            bytes: f64::from(rows) * format.row_bytes(params.groups) as f64
-                + 4.0 * (k + f64::from(rows)),
-            flops: 2.0 * f64::from(rows) * k,
-        },
+        cost: regime.cost(format, params.groups, regime.tokens()),
     }
 }

@@ -55,9 +55,8 @@ enum Element {
 fn element(key: &KernelKey, binding: &str) -> Element {
     match key.kernel {
         "sample_scan" if sample_scan::Stage::of(key) == sample_scan::Stage::Mass => Element::Mass,
-        "prepare" | "sample_state" | "sample_pick" | "sample_cut" | "sample_scan" | "kv_copy" => {
-            Element::Integer
-        }
+        "prepare" | "sample_state" | "sample_pick" | "sample_cut" | "sample_scan" | "kv_copy"
+        | "moe_group" => Element::Integer,
         "sample" | "moe_route" => Element::Mixed,
         "fused_glu" if key.slot("act_two") == Some("act_two_f16") => Element::Halves,
         "fused_qkv" if binding != "qkv" && key.slot("kv") == Some("kv_pair_f16") => Element::Halves,

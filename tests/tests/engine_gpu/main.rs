@@ -3,6 +3,7 @@
 
 #![allow(missing_docs, reason = "a test binary has no public surface")]
 
+mod experts;
 mod fusion;
 mod loss;
 mod run_ahead;
@@ -11,19 +12,17 @@ mod sharing;
 use twoclock_core::clock::ManualClock;
 use twoclock_core::engine::EngineCore;
 use twoclock_core::error::Error;
-use twoclock_core::model::experts::Experts;
 use twoclock_core::runner::{KvCacheDtype, ModelRunner, RunnerOptions};
 use twoclock_core::sched::SchedulerConfig;
 use twoclock_core::types::SamplingParams;
 use twoclock_core::weights::Checkpoint;
-use twoclock_shaders::caps::Caps;
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::{Executor, ExecutorError};
 use twoclock_shaders::gpu::{DeviceOptions, GpuDevice, SubmitBudget, WgpuExecutor};
 use twoclock_shaders::kernels::kv::KvDtype;
 use twoclock_shaders::kernels::residual::{ResidualParams, dispatch};
 use twoclock_shaders::program::{Command, CountId, Program, Slice, StepArgs};
-use twoclock_tests::{Limited, LogitsBits, Synthetic};
+use twoclock_tests::{LogitsBits, Synthetic};
 
 fn device() -> WgpuExecutor {
     let device = pollster::block_on(GpuDevice::open(DeviceOptions::default()));
@@ -178,45 +177,6 @@ fn the_same_bits_however_served() {
             );
         }
     }
-}
-
-/// Experts that no one binding holds together: windows of whole experts, and the same bits.
-#[test]
-fn experts_split_into_windows() {
-    let limit = |caps: &Caps| Caps {
-        max_binding_bytes: 170 << 10,
-        ..caps.clone()
-    };
-    // An expert's projections take 40 KiB each: four fit, and so does every other buffer.
-    let wide = Synthetic {
-        hidden_size: 320,
-        ..tiny()
-    };
-    let checkpoint = wide.mixture(9, 64);
-    let names = (0..9).map(|e| format!("model.layers.0.mlp.experts.{e}.gate_proj.weight"));
-    let tensors: Vec<_> = names
-        .map(|name| checkpoint.tensors.get(&name).expect("an expert"))
-        .collect();
-    let mut reference = CpuExecutor::new(limit(&Caps::reference()));
-    let experts = Experts::load(&mut reference, &tensors).expect("loads");
-    assert_eq!(experts.num_windows(), 3);
-    let options = RunnerOptions::default;
-    assert!(
-        logits(reference, &checkpoint, options(), 7, 16, false)
-            == logits(CpuExecutor::default(), &checkpoint, options(), 7, 16, false)
-    );
-    let mut gpu = device();
-    let limited = Limited::new(&mut gpu, limit);
-    let split = logits(limited, &checkpoint, options(), 7, 16, false);
-    assert!(split == logits(device(), &checkpoint, options(), 7, 16, false));
-    // One expert that no binding holds is refused before anything is read.
-    let small = |caps: &Caps| Caps {
-        max_binding_bytes: 32 << 10,
-        ..caps.clone()
-    };
-    let mut reference = CpuExecutor::new(small(&Caps::reference()));
-    let refused = Experts::load(&mut reference, &tensors).map(|_| ());
-    assert!(matches!(refused, Err(Error::DoesNotFit(_))), "{refused:?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use twoclock_shaders::executor::Executor as _;
 use twoclock_shaders::gpu::{DeviceOptions, GpuDevice, WgpuExecutor};
 use twoclock_shaders::kernel::{Kernel, KernelKey};
 use twoclock_shaders::kernels::matmul::Regime;
-use twoclock_shaders::kernels::{self, act::ActFormat, weight::WeightFormat};
+use twoclock_shaders::kernels::{self, act::ActFormat, moe_matmul, weight::WeightFormat};
 use twoclock_shaders::program::{Command, Cost, Dispatch, Extent, Program, Slice, StepArgs};
 
 /// Processor time of all threads so far, as Linux counts it: in hundredths of a second.
@@ -23,11 +23,13 @@ fn cpu_time() -> Duration {
 /// Whether the engine asks for this variant on such a device.
 fn asked_for(caps: &Caps, key: &KernelKey) -> bool {
     match key.kernel {
-        "matmul" => [1, 2, 3, 8, 9, 65].iter().any(|&tokens| {
+        "matmul" | "moe_matmul" => [1, 2, 3, 8, 9, 65].iter().any(|&tokens| {
             let regime = Regime::choose(caps, tokens);
             WeightFormat::ALL.iter().any(|&format| {
-                let asked = |act_format: &ActFormat| regime.key(format, *act_format) == *key;
-                ActFormat::ALL.iter().any(asked)
+                ActFormat::ALL.iter().any(|&act_format| {
+                    regime.key(format, act_format) == *key
+                        || moe_matmul::key(regime, format, act_format) == *key
+                })
             })
         }),
         "matmul_coop" => caps.coop.is_some(),

@@ -17,6 +17,8 @@ mod matmul;
 mod matmul_coop;
 mod matmul_perf;
 mod moe;
+mod moe_group;
+mod moe_matmul;
 mod pool_sum;
 mod prepare;
 mod quantize;

@@ -1,15 +1,12 @@
-//! The kernels of a mixture of experts: routing, the products with chosen experts, their sum.
+//! The kernels of a mixture of experts around its products: routing and the sum.
 
-use twoclock_core::weights::DType;
 use twoclock_shaders::caps::{Caps, DeviceKind};
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::Executor as _;
-use twoclock_shaders::kernels::act::ActFormat;
-use twoclock_shaders::kernels::moe_matmul::{self, MoeMatmulParams};
 use twoclock_shaders::kernels::moe_route::{self, MoeRouteParams};
 use twoclock_shaders::kernels::moe_sum::{self, MoeSumParams};
 use twoclock_shaders::program::CountId;
-use twoclock_tests::{Case, Noise, Weights, assert_close, gpu, rounded, widened};
+use twoclock_tests::{Case, Noise, assert_close, gpu};
 
 fn kinds() -> [Caps; 2] {
     let caps = gpu().caps().clone();
@@ -80,110 +77,6 @@ fn routes_to_the_best() {
                     assert!((ours.1 - theirs.1).abs() < 1e-6, "{params:?}");
                 }
             }
-        }
-    }
-}
-
-const UNTOUCHED: f32 = -777.0;
-
-/// Experts 2..5 of 7 lie in the window; pairs of the others stay as they were.
-#[test]
-fn multiplies_with_the_chosen_experts() {
-    const FIRST: u32 = 2;
-    const EXPERTS: u32 = 3;
-    // Each way of reading codes and of scaling them; what is left differs in numbers only.
-    use DType::{F32, Mxfp4, Q2K, Q4_0, Q5K, Q6K, Q8_0};
-    let singles = [F32, Q8_0, Q4_0, Q2K, Q5K, Q6K, Mxfp4].map(|dtype| (ActFormat::F32, dtype));
-    let bytes = [F32, Q4_0, Q2K, Q6K].map(|dtype| (ActFormat::Int8, dtype));
-    let halves = [(ActFormat::F16, Q4_0)];
-    for (act_format, dtype) in singles.into_iter().chain(bytes).chain(halves) {
-        for (rows, k, tokens, chosen, shared) in [(5, 96, 3, 2, true), (40, 320, 2, 3, false)] {
-            let k = usize::next_multiple_of(k, dtype.block_elements());
-            let mut noise = Noise::new(u64::from(rows));
-            let weights = Weights::random(&mut noise, dtype, (rows * EXPERTS) as usize, k);
-            let format = weights.format;
-            let count = (tokens * chosen) as usize;
-            let inputs = if shared { tokens as usize } else { count };
-            let act = rounded(act_format, &noise.f32s(inputs * k), k);
-            let x = widened(act_format, &act);
-            let rstd = noise.f32s(inputs);
-            let route: Vec<u32> = (0..count as u32)
-                .flat_map(|pair| [(pair * 3 + 1) % 7, 0.5f32.to_bits()])
-                .collect();
-            let stride = rows + 3;
-            let params = MoeMatmulParams {
-                rows,
-                groups: weights.groups as u32,
-                first_expert: FIRST,
-                experts: EXPERTS,
-                share: if shared { chosen } else { 1 },
-                act_stride: act_format.stride(k as u32),
-                y_stride: stride,
-                y_offset: 2,
-                norm: 0,
-            };
-            let mut bodies = Vec::new();
-            for caps in kinds() {
-                let mut ws = weights.ws.clone();
-                ws.resize(ws.len().max(4), 0);
-                let what = format!("{act_format:?} {dtype} {:?} {params:?}", caps.kind);
-                let case = Case {
-                    inputs: vec![
-                        act.clone().into(),
-                        weights.w.clone().into(),
-                        ws.into(),
-                        rstd.clone().into(),
-                        route.clone().into(),
-                        vec![UNTOUCHED; count * stride as usize].into(),
-                    ],
-                    dispatches: Box::new(move |b| {
-                        let buffers = moe_matmul::Buffers {
-                            act: b[0],
-                            w: b[1],
-                            ws: Some(b[2]),
-                            rstd: shared.then_some(b[3]),
-                            route: b[4],
-                            y: b[5],
-                        };
-                        let pairs = (CountId(0), chosen);
-                        vec![moe_matmul::dispatch(
-                            &caps, format, act_format, params, pairs, buffers,
-                        )]
-                    }),
-                    counts: vec![tokens],
-                };
-                let reference = case.run(&mut CpuExecutor::default(), 5);
-                let device = case.run(&mut *gpu(), 5);
-                for y in [&reference, &device] {
-                    let mut computed = 0;
-                    for (pair, y) in y.chunks_exact(stride as usize).enumerate() {
-                        let expert = route[2 * pair].wrapping_sub(FIRST);
-                        let input = if shared { pair / chosen as usize } else { pair };
-                        for (i, &v) in y.iter().enumerate() {
-                            let row = i.checked_sub(2).filter(|&row| row < rows as usize);
-                            let Some(row) = row.filter(|_| expert < EXPERTS) else {
-                                assert_eq!(v, UNTOUCHED, "{what}: pair {pair} at {i}");
-                                continue;
-                            };
-                            let row = expert as usize * rows as usize + row;
-                            let (sum, size) = weights.values[row * k..][..k]
-                                .iter()
-                                .zip(&x[input * k..])
-                                .map(|(&w, &x)| f64::from(w) * x)
-                                .fold((0.0, 0.0), |(s, a), p: f64| (s + p, a + p.abs()));
-                            let scale = if shared { f64::from(rstd[input]) } else { 1.0 };
-                            assert!(
-                                (f64::from(v) - sum * scale).abs() <= 1e-5 * size,
-                                "{what}: pair {pair} row {row}"
-                            );
-                            computed += 1;
-                        }
-                    }
-                    assert!(computed > 0, "{what}");
-                }
-                bodies.push(device);
-            }
-            assert_eq!(bodies[0], bodies[1], "{dtype} {params:?}: bodies");
         }
     }
 }
