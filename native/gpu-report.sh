@@ -10,8 +10,9 @@ set -euo pipefail
 
 twoclock=${1:-twoclock}
 folder=${2:-gpu-report}
+case $twoclock in -*) echo "usage: gpu-report.sh [TWOCLOCK [FOLDER]]" >&2; exit 1 ;; esac
 command -v "$twoclock" >/dev/null || { echo "gpu-report: $twoclock is no program; name the built twoclock" >&2; exit 1; }
-mkdir -p "$folder"
+mkdir -p -- "$folder"
 page=$folder/report.txt
 json=$folder/report.json
 : >"$page"
@@ -42,6 +43,8 @@ part() {
   shift 2
   printf '\n== %s\n\n' "$name" >>"$page"
   timeout "$seconds" "$twoclock" "$@" >>"$page" 2>&1 || status=$?
+  # A part that says it went well has written what it was to.
+  case $* in *--json-to*) [ "$status" != 0 ] || [ -s "$home/$name.json" ] || status=1 ;; esac
   [ "$status" = 0 ] || { failed=1; printf '\n(ended with status %s)\n' "$status" >>"$page"; }
   printf '(%s s)\n' $((SECONDS - begin)) >>"$page"
   parts+=("$name:$status:$((SECONDS - begin))")

@@ -51,3 +51,4 @@ pub mod text_folder;
 pub mod text_input;
 pub mod tokenize;
 pub mod tune;
+pub mod whole_file;

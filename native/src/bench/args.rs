@@ -69,7 +69,7 @@ pub struct BenchArgs {
         long,
         value_name = "TYPE",
         default_value = "q4_0",
-        requires = "model_config"
+        conflicts_with = "model"
     )]
     pub weight_format: String,
     /// Requests served together for parallel_tok_s, of several numbers the first; 1 leaves it out.

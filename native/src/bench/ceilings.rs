@@ -117,8 +117,9 @@ fn products<E: Executor>(
     }
     let mut products = Vec::new();
     for ((variant, matrix), all) in by_shape {
-        // One after the other over all layers, as in a step, so that no cache holds them for the next.
-        let seconds = executor.time_alone(&all)?;
+        // One after the other over the layers, as in a step, so that no cache holds them for the next; over
+        // no more than say the same, as drivers keep something of each.
+        let seconds = executor.time_alone(&all[..all.len().min(64)])?;
         let bytes: u64 = all.iter().filter_map(|l| weight_bytes(&l.dispatch)).sum();
         let [rows, columns] = matrix.map(f64::from);
         // The head computes the rows that want logits.

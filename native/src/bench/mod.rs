@@ -31,6 +31,7 @@ use crate::models::Models;
 use crate::picture;
 use crate::report::Reporter;
 use crate::store::Store;
+use crate::whole_file;
 use args::{BenchArgs, LoadFormat};
 use figures::Figures;
 use first_token::{Caches, FirstToken};
@@ -74,6 +75,9 @@ pub fn run(
     if let Some(path) = &args.plot {
         picture::check(path)?;
     }
+    if let Some(path) = &args.json_to {
+        whole_file::check(path).with_context(|| format!("{} cannot be written", path.display()))?;
+    }
     let checkpoint = checkpoint(args, models)?;
     if let Some(caches) = args.first_token_of {
         let first = first(args, &checkpoint, store, caches)?;
@@ -85,7 +89,8 @@ pub fn run(
     }
     if let Some(path) = &args.json_to {
         let text = format!("{:#}\n", figures.as_json());
-        fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))?;
+        whole_file::write(path, text.as_bytes())
+            .with_context(|| format!("{} cannot be written", path.display()))?;
     }
     Ok(match args.json {
         true => format!("{:#}\n", figures.as_json()),

@@ -26,6 +26,7 @@ use crate::host_executor::{DeviceChoice, HostExecutor};
 use crate::models::Models;
 use crate::report::Reporter;
 use crate::store::Store;
+use crate::whole_file;
 use args::SelftestArgs;
 use loads::{finish, limits, load, prompt, serve_all_kinds};
 use models::Subject;
@@ -63,6 +64,9 @@ pub fn run(
     store: &Store,
     report: &Reporter,
 ) -> anyhow::Result<(String, anyhow::Result<()>)> {
+    if let Some(path) = &args.json_to {
+        whole_file::check(path).with_context(|| format!("{} cannot be written", path.display()))?;
+    }
     let device = args.device.unwrap_or_default();
     if device == DeviceChoice::Cpu {
         bail!("the reference kernels are what a device is compared with: name another --device");
@@ -119,7 +123,7 @@ pub fn run(
     }
     if let Some(path) = &args.json_to {
         let text = format!("{:#}\n", findings.as_json());
-        std::fs::write(path, text)
+        whole_file::write(path, text.as_bytes())
             .with_context(|| format!("{} cannot be written", path.display()))?;
     }
     let text = match args.json {
