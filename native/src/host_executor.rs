@@ -2,7 +2,6 @@
 //! and the driver's pipeline cache on disk; knows no model.
 
 use std::fmt;
-use std::fs;
 use std::future::Future;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -20,6 +19,7 @@ use twoclock_shaders::program::{BufferId, Program, StepArgs};
 use twoclock_shaders::tuning::Tuning;
 
 use crate::tune::file;
+use crate::whole_file;
 
 /// What `--device` says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +46,9 @@ impl FromStr for DeviceChoice {
         }
     }
 }
+
+/// More bytes are no pipeline cache.
+const MOST_PIPELINES: u64 = 256 << 20;
 
 /// What `tune` kept of an adapter. Without it, and where it cannot be read, the defaults hold.
 fn tuned((caches, adapter): (&Path, &AdapterSummary)) -> Tuning {
@@ -84,7 +87,9 @@ impl HostExecutor {
         let options = DeviceOptions {
             adapter: Some(adapter).filter(|_| choice != DeviceChoice::Best),
             // A cache that cannot be read is made anew.
-            pipeline_cache: cache.as_ref().and_then(|path| fs::read(path).ok()),
+            pipeline_cache: cache
+                .as_ref()
+                .and_then(|path| whole_file::read(path, MOST_PIPELINES).ok()),
             tuning: caches
                 .zip(found.get(adapter))
                 .map_or_else(Tuning::default, tuned),
@@ -126,23 +131,10 @@ impl HostExecutor {
         let Some(data) = gpu.device().pipeline_cache() else {
             return;
         };
-        if fs::read(path).is_ok_and(|old| old == data) {
+        if whole_file::read(path, MOST_PIPELINES).is_ok_and(|old| old == data) {
             return;
         }
-        let written = path
-            .parent()
-            .map_or(Ok(()), fs::create_dir_all)
-            .and_then(|()| {
-                // Whole or not at all, also when two programs end at once.
-                let part = path.with_extension(format!("{}.part", std::process::id()));
-                let written = fs::write(&part, &data).and_then(|()| fs::rename(&part, path));
-                if written.is_err() {
-                    // The first failure is the one to tell.
-                    let _ = fs::remove_file(&part);
-                }
-                written
-            });
-        if let Err(e) = written {
+        if let Err(e) = whole_file::write(path, &data) {
             tracing::warn!("the pipeline cache was not written: {e}");
         }
     }

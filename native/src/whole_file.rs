@@ -5,6 +5,14 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::Path;
 
+/// A device, a pipe or a folder is nothing that a file may take the place of.
+fn replaceable(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(there) if !there.is_file() => Err(io::Error::other("it is no regular file")),
+        _ => Ok(()),
+    }
+}
+
 /// The bytes of a regular file of at most `most` bytes.
 ///
 /// # Errors
@@ -22,17 +30,14 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Writes a file and the folders it lies in, whole or not at all, also when two programs write it at once.
-/// What is there and no regular file, such as a pipe, is written as it is.
 ///
 /// # Errors
-/// The folder's or the disk's; nothing is left behind then.
+/// Something that is no regular file lies there; the folder's or the disk's. Nothing is left behind then.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-        return fs::write(path, bytes);
-    }
+    replaceable(path)?;
     let part = path.with_extension(format!("{}.part", std::process::id()));
     let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
     if written.is_err() {
@@ -46,11 +51,9 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// cannot be written.
 ///
 /// # Errors
-/// The folder's: it must be there; or a folder lies in the file's place.
+/// As of [`write`]; the folder must be there.
 pub fn check(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    }
+    replaceable(path)?;
     let part = path.with_extension(format!("{}.part", std::process::id()));
     File::create(&part)?;
     fs::remove_file(&part)

@@ -1,13 +1,13 @@
 //! What was measured of an adapter, on disk beside its compiled pipelines. Owns the file's form; a file
 //! that cannot be used counts as none.
 
-use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 use twoclock_shaders::tuning::Tuning;
+
+use crate::whole_file;
 
 /// Form of the file.
 const VERSION: u64 = 1;
@@ -18,7 +18,10 @@ const MOST_BYTES: u64 = 1 << 16;
 #[derive(Debug, Error)]
 pub enum TuningError {
     /// It cannot be read or written.
-    #[error("{path}: {source}", path = path.display())]
+    #[error(
+        "{path}, which keeps the choices for this adapter: {source}; remove it, or name another folder by TWOCLOCK_HOME",
+        path = path.display()
+    )]
     Io {
         /// The file.
         path: PathBuf,
@@ -49,20 +52,16 @@ pub fn read(path: &Path) -> Result<Option<Tuning>, TuningError> {
         path: path.to_owned(),
         source,
     };
-    let file = match fs::File::open(path) {
-        Ok(file) => file,
+    let bytes = match whole_file::read(path, MOST_BYTES) {
+        Ok(bytes) => bytes,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(io(e)),
     };
-    let mut text = String::new();
-    file.take(MOST_BYTES)
-        .read_to_string(&mut text)
-        .map_err(io)?;
     let form = |what: String| TuningError::Form {
         path: path.to_owned(),
         what,
     };
-    let value: Value = serde_json::from_str(&text).map_err(|e| form(e.to_string()))?;
+    let value: Value = serde_json::from_slice(&bytes).map_err(|e| form(e.to_string()))?;
     if value["version"] != VERSION {
         return Err(form(format!(
             "version {} is not {VERSION}",
@@ -88,19 +87,9 @@ pub fn read(path: &Path) -> Result<Option<Tuning>, TuningError> {
 /// [`TuningError::Io`].
 pub fn write(path: &Path, adapter: &str, tuning: &Tuning) -> Result<(), TuningError> {
     let text = format!("{:#}\n", as_json(adapter, tuning));
-    let part = path.with_extension(format!("{}.part", std::process::id()));
-    let written = path
-        .parent()
-        .map_or(Ok(()), fs::create_dir_all)
-        .and_then(|()| fs::write(&part, text))
-        .and_then(|()| fs::rename(&part, path));
-    written.map_err(|source| {
-        // The first failure is the one to tell.
-        let _ = fs::remove_file(&part);
-        TuningError::Io {
-            path: path.to_owned(),
-            source,
-        }
+    whole_file::write(path, text.as_bytes()).map_err(|source| TuningError::Io {
+        path: path.to_owned(),
+        source,
     })
 }
 
@@ -138,13 +127,13 @@ mod tests {
                 "row_tokens cannot be -1",
             ),
         ] {
-            fs::write(&file, text).expect("writes");
+            std::fs::write(&file, text).expect("writes");
             let error = read(&file).expect_err(text).to_string();
             assert!(
                 error.contains(what) && error.contains("twoclock tune"),
                 "{error}"
             );
         }
-        fs::remove_dir_all(&folder).expect("cleans up");
+        std::fs::remove_dir_all(&folder).expect("cleans up");
     }
 }
