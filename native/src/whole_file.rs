@@ -47,11 +47,11 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Checks that [`write`] would, and leaves everything as it is: long work should not end in a file that
+/// Checks that [`write()`] would, and leaves everything as it is: long work should not end in a file that
 /// cannot be written.
 ///
 /// # Errors
-/// As of [`write`]; the folder must be there.
+/// As of [`write()`]; the folder must be there.
 pub fn check(path: &Path) -> io::Result<()> {
     replaceable(path)?;
     let part = path.with_extension(format!("{}.part", std::process::id()));
