@@ -32,10 +32,6 @@ const LONG_FILES: &[(&str, &str)] = &[
         "every published suite, and the two forms of a vocabulary side by side",
     ),
     (
-        "tests/tests/engine_cpu.rs",
-        "every way of serving a request, held against plain serving in one place",
-    ),
-    (
         "tests/tests/kernels/attention.rs",
         "three kernels, one chain: the cases compare them with each other",
     ),

@@ -1,16 +1,16 @@
 //! Programs of GPUs on the device under test: their fused kernels beside the reference, and the bits of the
 //! logits beside those of a processor's programs, where every kernel is a dispatch of its own.
 
-use crate::device;
+use crate::{as_gpu, device, options};
 use std::collections::BTreeSet;
 use twoclock_core::clock::ManualClock;
 use twoclock_core::engine::EngineCore;
-use twoclock_core::runner::{ComputeDtype, ModelRunner, NumericsClass, RunnerOptions};
+use twoclock_core::runner::{ModelRunner, NumericsClass};
 use twoclock_core::sched::SchedulerConfig;
 use twoclock_core::types::SamplingParams;
 use twoclock_core::weights::Checkpoint;
-use twoclock_shaders::caps::{Caps, DeviceKind};
 use twoclock_shaders::executor::Executor;
+use twoclock_shaders::kernels::kv::KvDtype;
 use twoclock_shaders::twin::TwinExecutor;
 use twoclock_tests::{Limited, LogitsBits, Synthetic};
 
@@ -39,10 +39,7 @@ fn logits(executor: impl Executor, checkpoint: &Checkpoint) -> Vec<Vec<u32>> {
         num_blocks: 5,
         ..SchedulerConfig::default()
     };
-    let options = RunnerOptions {
-        compute_dtype: ComputeDtype::Of(NumericsClass::F16),
-        ..RunnerOptions::default()
-    };
+    let options = options(NumericsClass::F16, KvDtype::F16);
     let (executor, logits) = LogitsBits::new(executor, checkpoint.config.vocab_size);
     let runner = ModelRunner::load(executor, checkpoint, &config, options, |_| ()).expect("loads");
     let clock = ManualClock::default();
@@ -68,10 +65,6 @@ fn logits(executor: impl Executor, checkpoint: &Checkpoint) -> Vec<Vec<u32>> {
 
 #[test]
 fn fused_kernels_give_the_bits_of_those_they_stand_for() {
-    let as_gpu = |caps: &Caps| Caps {
-        kind: DeviceKind::Gpu,
-        ..caps.clone()
-    };
     let both = ["fused_glu", "fused_qkv"];
     for (name, checkpoint, fused) in [
         ("dense", wide().checkpoint(), &both[..]),

@@ -1,21 +1,24 @@
 //! A device that is lost in the middle of a batch: another in its place, and the same tokens.
 
-use super::{device, tiny};
+use super::{device, options, tiny};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use twoclock_core::clock::ManualClock;
 use twoclock_core::engine::EngineCore;
-use twoclock_core::runner::{ModelRunner, RunnerOptions};
+use twoclock_core::runner::{ModelRunner, NumericsClass};
 use twoclock_core::sched::{PreemptionMode, SchedulerConfig};
 use twoclock_core::types::{RequestId, SamplingParams};
+use twoclock_shaders::caps::{Caps, Coop};
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::Executor;
+use twoclock_shaders::kernels::kv::KvDtype;
 use twoclock_tests::{Losing, Loss};
 
 /// What five requests get where the device is lost at these launches, each counted from the loss
 /// before, and how many launches were left when all was said.
 fn generate<E: Executor>(
+    class: NumericsClass,
     open: impl Fn() -> E,
     loss: fn() -> Loss<E>,
     lost_after: &[usize],
@@ -33,7 +36,7 @@ fn generate<E: Executor>(
     let left = Rc::new(Cell::new(None));
     let load = || {
         let executor = Losing::new(open(), Rc::clone(&left), loss());
-        let options = RunnerOptions::default();
+        let options = options(class, KvDtype::F16);
         ModelRunner::load(executor, &checkpoint, &config, options, |_| ()).expect("loads")
     };
     let clock = ManualClock::default();
@@ -79,21 +82,35 @@ fn generate<E: Executor>(
 
 #[test]
 fn the_reference_goes_on_with_the_same_tokens() {
-    let open = CpuExecutor::default;
-    let whole = generate(open, || Loss::Claimed, &[]);
-    for launches in (0..60).step_by(3) {
-        let lost = generate(open, || Loss::Claimed, &[launches]);
-        assert_eq!(lost, whole, "lost at launch {launches}");
+    let open = || {
+        CpuExecutor::new(Caps {
+            coop: Some(Coop { subgroup: 32 }),
+            ..Caps::reference()
+        })
+    };
+    for class in NumericsClass::ALL {
+        let run = |lost_after: &[usize]| generate(class, open, || Loss::Claimed, lost_after);
+        let whole = run(&[]);
+        for launches in (class as usize..60).step_by(6) {
+            assert_eq!(run(&[launches]), whole, "{class:?}, at launch {launches}");
+        }
+        assert_eq!(run(&[7, 0, 1, 5]), whole, "{class:?}");
     }
-    assert_eq!(generate(open, || Loss::Claimed, &[7, 0, 1, 5]), whole);
 }
 
 #[test]
 fn a_destroyed_device_is_replaced_with_the_same_tokens() {
     let destroy = || Loss::Real(|gpu: &_| destroy(gpu));
-    let whole = generate(device, destroy, &[]);
-    for launches in [&[0][..], &[5], &[12], &[9, 4]] {
-        assert_eq!(generate(device, destroy, launches), whole, "{launches:?}");
+    let all = [&[0][..], &[5], &[12], &[9, 4]];
+    for (class, losses) in [
+        (NumericsClass::Int8, &all[..]),
+        (NumericsClass::F16, &all[3..]),
+    ] {
+        let run = |lost_after: &[usize]| generate(class, device, destroy, lost_after);
+        let whole = run(&[]);
+        for launches in losses {
+            assert_eq!(run(launches), whole, "{class:?}, {launches:?}");
+        }
     }
 }
 

@@ -12,17 +12,20 @@ mod sharing;
 use twoclock_core::clock::ManualClock;
 use twoclock_core::engine::EngineCore;
 use twoclock_core::error::Error;
-use twoclock_core::runner::{KvCacheDtype, ModelRunner, RunnerOptions};
+use twoclock_core::runner::{
+    ComputeDtype, KvCacheDtype, ModelRunner, NumericsClass, RunnerOptions,
+};
 use twoclock_core::sched::SchedulerConfig;
 use twoclock_core::types::SamplingParams;
 use twoclock_core::weights::Checkpoint;
+use twoclock_shaders::caps::{Caps, DeviceKind};
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::{Executor, ExecutorError};
 use twoclock_shaders::gpu::{DeviceOptions, GpuDevice, SubmitBudget, WgpuExecutor};
 use twoclock_shaders::kernels::kv::KvDtype;
 use twoclock_shaders::kernels::residual::{ResidualParams, dispatch};
 use twoclock_shaders::program::{Command, CountId, Program, Slice, StepArgs};
-use twoclock_tests::{LogitsBits, Synthetic};
+use twoclock_tests::{Limited, LogitsBits, Synthetic};
 
 fn device() -> WgpuExecutor {
     let device = pollster::block_on(GpuDevice::open(DeviceOptions::default()));
@@ -93,11 +96,20 @@ fn a_step_is_one_submit_and_a_long_one_is_cut() {
     );
 }
 
-/// With pages of this type.
-fn caching(dtype: KvDtype) -> RunnerOptions {
+/// In this class, with pages of this type.
+fn options(class: NumericsClass, dtype: KvDtype) -> RunnerOptions {
     RunnerOptions {
+        compute_dtype: ComputeDtype::Of(class),
         kv_cache_dtype: KvCacheDtype::Of(dtype),
         ..RunnerOptions::default()
+    }
+}
+
+/// A device that is given the programs of GPUs.
+fn as_gpu(caps: &Caps) -> Caps {
+    Caps {
+        kind: DeviceKind::Gpu,
+        ..caps.clone()
     }
 }
 
@@ -145,7 +157,8 @@ fn logits(
     rows
 }
 
-/// A model with layers of either kind, one with experts, one with norms around everything.
+/// A model with layers of either kind, one with experts, one with norms around everything; and classes but
+/// that of cooperative matrices, which software does not have.
 #[test]
 fn the_same_bits_however_served() {
     // A head of 40 dims has a group cut short.
@@ -153,21 +166,36 @@ fn the_same_bits_however_served() {
         head_dim: 40,
         ..tiny()
     };
-    for (name, checkpoint, dtype) in [
+    use NumericsClass::{F16, F32, Int8};
+    for (name, checkpoint, class, dtype) in [
         (
             "windowed",
             tiny().windowed(11, &[true, false, true]),
+            F32,
             KvDtype::F32,
         ),
-        ("mixture", tiny().mixture(5, 36), KvDtype::F16),
-        ("gemma", tiny().gemma(11), KvDtype::F32),
+        ("mixture", tiny().mixture(5, 36), Int8, KvDtype::F16),
+        (
+            "mixture of halves",
+            tiny().mixture(5, 36),
+            F16,
+            KvDtype::F16,
+        ),
+        ("gemma", tiny().gemma(11), Int8, KvDtype::F32),
         (
             "int8",
             odd.windowed(11, &[true, false, true]),
+            Int8,
             KvDtype::Int8,
         ),
+        (
+            "halves",
+            odd.windowed(11, &[true, false, true]),
+            F16,
+            KvDtype::F16,
+        ),
     ] {
-        let options = || caching(dtype);
+        let options = || options(class, dtype);
         let plain = logits(device(), &checkpoint, options(), 64, 32, false);
         for (chunk, block_size) in [(64, 16), (7, 32), (3, 16)] {
             let served = logits(device(), &checkpoint, options(), chunk, block_size, true);
@@ -175,6 +203,11 @@ fn the_same_bits_however_served() {
                 served == plain,
                 "{name} in chunks of {chunk}, pages of {block_size}"
             );
+        }
+        if name == "halves" {
+            let gpu = Limited::new(device(), as_gpu);
+            let served = logits(gpu, &checkpoint, options(), 7, 16, true);
+            assert!(served == plain, "{name} by the programs of GPUs");
         }
     }
 }

@@ -1,15 +1,20 @@
 //! Steps in flight on a device: the same tokens as one step at a time, and as few bytes read back.
 
-use crate::{device, tiny};
+use crate::{device, options, tiny};
 use std::collections::BTreeMap;
 use twoclock_core::clock::ManualClock;
 use twoclock_core::engine::EngineCore;
-use twoclock_core::runner::{ModelRunner, RunnerOptions};
+use twoclock_core::runner::{ModelRunner, NumericsClass};
 use twoclock_core::sched::{PreemptionMode, SchedulerConfig};
 use twoclock_core::types::SamplingParams;
+use twoclock_shaders::kernels::kv::KvDtype;
 
 /// Tokens of each answer, and bytes read back a token.
-fn serve(run_ahead: usize, requests: &[(u32, SamplingParams)]) -> (Vec<Vec<u32>>, f64) {
+fn serve(
+    class: NumericsClass,
+    run_ahead: usize,
+    requests: &[(u32, SamplingParams)],
+) -> (Vec<Vec<u32>>, f64) {
     let checkpoint = tiny().windowed(11, &[true, false, true]);
     let config = SchedulerConfig {
         max_num_seqs: 4,
@@ -23,7 +28,7 @@ fn serve(run_ahead: usize, requests: &[(u32, SamplingParams)]) -> (Vec<Vec<u32>>
         ..SchedulerConfig::default()
     };
     let mut executor = device();
-    let options = RunnerOptions::default();
+    let options = options(class, KvDtype::F16);
     let runner = ModelRunner::load(&mut executor, &checkpoint, &config, options, |_| ());
     let runner = runner.expect("loads");
     let clock = ManualClock::default();
@@ -81,20 +86,24 @@ fn the_same_tokens_with_steps_in_flight() {
             (60, drawing(30)),
         ]
     };
-    let (free, _) = serve(0, &requests(vec![]));
-    let stop = free[0][12];
-    let (plain, _) = serve(0, &requests(vec![stop]));
-    assert!(plain[0].len() <= 12);
-    assert_eq!(plain[1..], free[1..]);
-    let (ahead, _) = serve(2, &requests(vec![stop]));
-    assert_eq!(ahead, plain);
+    for class in [NumericsClass::Int8, NumericsClass::F16] {
+        let (free, _) = serve(class, 0, &requests(vec![]));
+        let stop = free[0][12];
+        let (ahead, _) = serve(class, 2, &requests(vec![stop]));
+        assert!(ahead[0].len() <= 12 && free[0].starts_with(&ahead[0]));
+        assert_eq!(ahead[1..], free[1..], "{class:?}");
+        if class == NumericsClass::Int8 {
+            let (plain, _) = serve(class, 0, &requests(vec![stop]));
+            assert_eq!(ahead, plain);
+        }
+    }
 }
 
 #[test]
 fn a_token_is_few_bytes() {
     let requests = [(30, drawing(20)), (7, drawing(30)), (1, drawing(30))];
     for run_ahead in [0, 2] {
-        let (_, bytes) = serve(run_ahead, &requests);
+        let (_, bytes) = serve(NumericsClass::Int8, run_ahead, &requests);
         assert!(bytes <= 64.0, "{bytes} bytes a token");
         assert!(bytes >= 4.0, "{bytes} bytes hold no id");
     }

@@ -1,13 +1,16 @@
 //! Pages that are shared, copied and moved, on a device: the same bits as without.
 
-use crate::{caching, device, tiny};
+use crate::{device, options, tiny};
 use twoclock_core::clock::ManualClock;
 use twoclock_core::engine::{Completion, EngineCore};
-use twoclock_core::runner::ModelRunner;
+use twoclock_core::runner::{ModelRunner, NumericsClass};
 use twoclock_core::sched::{CacheMetrics, PreemptionMode, SchedulerConfig};
 use twoclock_core::types::SamplingParams;
 use twoclock_shaders::kernels::kv::KvDtype;
 use twoclock_tests::LogitsBits;
+
+/// What `auto` comes to on processors, and on GPUs.
+const CLASSES: [NumericsClass; 2] = [NumericsClass::Int8, NumericsClass::F16];
 
 fn limits() -> SchedulerConfig {
     SchedulerConfig {
@@ -39,10 +42,14 @@ struct Served {
 }
 
 /// Serves prompts of the first ids, by length; those of a wave together.
-fn serve(config: SchedulerConfig, dtype: KvDtype, waves: &[&[(u32, SamplingParams)]]) -> Served {
+fn serve(
+    config: SchedulerConfig,
+    (class, dtype): (NumericsClass, KvDtype),
+    waves: &[&[(u32, SamplingParams)]],
+) -> Served {
     let checkpoint = tiny().windowed(11, &[true, false, true]);
     let (executor, logits) = LogitsBits::new(device(), checkpoint.config.vocab_size);
-    let options = caching(dtype);
+    let options = options(class, dtype);
     let runner = ModelRunner::load(executor, &checkpoint, &config, options, |_| ()).expect("loads");
     let clock = ManualClock::default();
     let mut engine = EngineCore::new(runner, clock, &checkpoint.config, config).expect("an engine");
@@ -75,15 +82,17 @@ impl Served {
 fn shared_pages_give_the_same_bits() {
     let waves = [50, 49, 70].map(|len| [(len, drawing(9))]);
     let waves = [&waves[0][..], &waves[1], &waves[2]];
-    let plain = serve(limits(), KvDtype::F16, &waves);
-    assert_eq!(plain.num_cached_tokens(), [0; 3]);
-    let config = SchedulerConfig {
+    let caching = SchedulerConfig {
         enable_prefix_caching: true,
         ..limits()
     };
-    let shared = serve(config, KvDtype::F16, &waves);
-    assert_eq!(shared.num_cached_tokens(), [0, 48, 48]);
-    assert!(shared.logits == plain.logits);
+    for class in CLASSES {
+        let plain = serve(limits(), (class, KvDtype::F16), &waves);
+        assert_eq!(plain.num_cached_tokens(), [0; 3]);
+        let shared = serve(caching.clone(), (class, KvDtype::F16), &waves);
+        assert_eq!(shared.num_cached_tokens(), [0, 48, 48]);
+        assert!(shared.logits == plain.logits, "{class:?}");
+    }
 }
 
 #[test]
@@ -94,7 +103,11 @@ fn answers_of_one_prompt_are_those_of_requests_alone() {
             seed,
             ..drawing(9)
         };
-        serve(limits(), KvDtype::Int8, &[&[(43, params)]])
+        serve(
+            limits(),
+            (NumericsClass::F16, KvDtype::Int8),
+            &[&[(43, params)]],
+        )
     };
     let mut alone = [seeded(1, 3).logits, seeded(1, 4).logits].concat();
     alone.sort_unstable();
@@ -107,14 +120,16 @@ fn answers_of_one_prompt_are_those_of_requests_alone() {
 #[test]
 fn swapped_pages_give_the_same_bits() {
     let wave = [(50, drawing(25)), (51, drawing(25))];
-    let plain = serve(limits(), KvDtype::Int8, &[&wave]);
-    let config = SchedulerConfig {
+    let few = SchedulerConfig {
         num_blocks: 9,
         preemption_mode: PreemptionMode::Swap,
         ..limits()
     };
-    let swapped = serve(config, KvDtype::Int8, &[&wave]);
-    assert_eq!(plain.metrics.num_preemptions_swap, 0);
-    assert_eq!(swapped.metrics.num_preemptions_swap, 1);
-    assert!(swapped.logits == plain.logits);
+    for class in CLASSES {
+        let plain = serve(limits(), (class, KvDtype::Int8), &[&wave]);
+        let swapped = serve(few.clone(), (class, KvDtype::Int8), &[&wave]);
+        assert_eq!(plain.metrics.num_preemptions_swap, 0);
+        assert_eq!(swapped.metrics.num_preemptions_swap, 1);
+        assert!(swapped.logits == plain.logits, "{class:?}");
+    }
 }
