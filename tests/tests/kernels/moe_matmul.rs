@@ -199,6 +199,25 @@ fn regimes() -> [[Regime; 2]; 2] {
     [rows, [Regime::Gemv { tokens: 1 }, Regime::Skinny]]
 }
 
+/// What a problem's bodies give: the reference and the device, each close to double precision, and each
+/// the bits of `first`, which are set where there are none yet.
+fn assert_same_bits(
+    what: &str,
+    problem: &Problem,
+    regime: Regime,
+    first: &mut Option<[Vec<u32>; 2]>,
+) {
+    let what = format!("{what} {regime:?}");
+    let case = problem.case(regime);
+    let reference = case.run(&mut CpuExecutor::default(), 4);
+    let device = case.run(&mut *gpu(), 4);
+    problem.assert_close(&what, &reference);
+    problem.assert_close(&what, &device);
+    let of_both = [reference, device].map(|y| y.into_iter().map(f32::to_bits).collect());
+    let first = first.get_or_insert_with(|| of_both.clone());
+    assert!(*first == of_both, "{what}: bits");
+}
+
 #[test]
 fn pairs_and_tiles_give_the_same_bits() {
     // Each way of reading codes and of scaling them; what is left differs in numbers only.
@@ -219,19 +238,37 @@ fn pairs_and_tiles_give_the_same_bits() {
             if (dtype, act_format) == (Q4_0, ActFormat::Int8) {
                 bodies.push(Regime::Gemv { tokens: 2 });
             }
-            let mut bits: Option<[Vec<u32>; 2]> = None;
+            let mut bits = None;
+            let what = format!("{act_format:?} {dtype} {shape:?}");
             for regime in bodies {
-                let what = format!("{act_format:?} {dtype} {shape:?} {regime:?}");
-                let case = problem.case(regime);
-                let reference = case.run(&mut CpuExecutor::default(), 4);
-                let device = case.run(&mut *gpu(), 4);
-                problem.assert_close(&what, &reference);
-                problem.assert_close(&what, &device);
-                let of_both =
-                    [reference, device].map(|y| y.into_iter().map(f32::to_bits).collect());
-                let first = bits.get_or_insert_with(|| of_both.clone());
-                assert!(*first == of_both, "{what}: bits");
+                assert_same_bits(&what, &problem, regime, &mut bits);
             }
+        }
+    }
+}
+
+/// The longest tiles: experts with several of them and with a part of one, in every class of inputs.
+#[test]
+fn tiles_of_32_give_the_same_bits() {
+    let first = (DType::Q4_0, (70, 160, 130, 2, true));
+    let second = (DType::Q6K, (5, 256, 130, 2, false));
+    for (act_format, (dtype, shape)) in [
+        (ActFormat::F32, first),
+        (ActFormat::F16, first),
+        (ActFormat::Int8, first),
+        (ActFormat::Int8, second),
+    ] {
+        let problem = problem(dtype, act_format, shape);
+        let mut of_expert = [0; EXPERTS as usize];
+        for pair in problem.route.chunks_exact(2) {
+            of_expert[pair[0] as usize] += 1;
+        }
+        assert!(of_expert.iter().any(|&n| n > 64), "{of_expert:?}");
+        assert!(of_expert.iter().any(|&n| n % 32 != 0), "{of_expert:?}");
+        let what = format!("{act_format:?} {dtype} {shape:?}");
+        let mut bits = None;
+        for regime in [regimes()[0][0], Regime::Gemm] {
+            assert_same_bits(&what, &problem, regime, &mut bits);
         }
     }
 }
