@@ -51,13 +51,12 @@ impl FromStr for DeviceChoice {
 const MOST_PIPELINES: u64 = 256 << 20;
 
 /// What `tune` kept of an adapter. Without it, and where it cannot be read, the defaults hold.
-fn tuned((caches, adapter): (&Path, &AdapterSummary)) -> Tuning {
+fn tuned((caches, adapter): (&Path, &AdapterSummary)) -> Option<Tuning> {
     let tuning = file::read(&file::path(caches, &adapter.cache_key));
-    let tuning = tuning.unwrap_or_else(|e| {
+    tuning.unwrap_or_else(|e| {
         tracing::warn!("the defaults hold: {e}");
         None
-    });
-    tuning.unwrap_or_default()
+    })
 }
 
 /// An executor of this machine.
@@ -90,9 +89,7 @@ impl HostExecutor {
             pipeline_cache: cache
                 .as_ref()
                 .and_then(|path| whole_file::read(path, MOST_PIPELINES).ok()),
-            tuning: caches
-                .zip(found.get(adapter))
-                .map_or_else(Tuning::default, tuned),
+            tuning: caches.zip(found.get(adapter)).and_then(tuned),
         };
         let device = block_on(GpuDevice::open(options))?;
         Ok(Self::Gpu(Box::new(WgpuExecutor::new(device)), cache))

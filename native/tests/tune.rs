@@ -28,6 +28,11 @@ fn what_is_measured_is_kept_and_a_broken_file_counts_as_none() {
     let json: Value = serde_json::from_str(&text).expect("JSON");
     let times = json["times"].as_array().expect("times");
     assert!(times.len() >= 3, "{json}");
+    let choices: Vec<&str> = times
+        .iter()
+        .filter_map(|row| row["choice"].as_str())
+        .collect();
+    assert!(choices.iter().any(|c| c.contains("rows")), "{choices:?}");
     for row in times {
         let seconds = row["seconds"].as_object().expect("a body each");
         assert!(seconds.len() >= 2);
@@ -38,14 +43,17 @@ fn what_is_measured_is_kept_and_a_broken_file_counts_as_none() {
     let run = twoclock(&home, &["tune"]);
     let table = String::from_utf8_lossy(&run.stdout).into_owned();
     assert!(
-        run.status.success() && table.contains("row_tokens"),
+        run.status.success()
+            && ["row_tokens", "row_rows_many", "tile_rows"]
+                .iter()
+                .all(|field| table.contains(field)),
         "{table}"
     );
     let path = kept(&home).expect("a file");
     let file: Value = serde_json::from_slice(&std::fs::read(&path).expect("reads")).expect("JSON");
     assert!(file["tuning"]["gemv_tokens"].is_u64(), "{file}");
 
-    std::fs::write(&path, "{\"version\": 1, \"tuning\": {\"row_tokens\": 3}}").expect("writes");
+    std::fs::write(&path, "{\"version\": 2, \"tuning\": {\"row_tokens\": 3}}").expect("writes");
     let run = twoclock(&home, &["tune", "--dry-run"]);
     let warning = String::from_utf8_lossy(&run.stderr).into_owned();
     assert!(run.status.success(), "{warning}");

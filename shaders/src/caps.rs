@@ -80,6 +80,23 @@ impl Caps {
         }
     }
 
+    /// What probably suits a device that nobody has measured, by counting alone.
+    pub fn usual_tuning(&self) -> Tuning {
+        let usual = Tuning::default();
+        // A workgroup of fewer lanes than a subgroup has leaves the others idle.
+        let wide = self.subgroups.is_some_and(|(least, _)| least > 64);
+        // A tile of 64 × 64 reads and unpacks two thirds of what 64 × 32 do for a product, in twice the
+        // lanes; two of them must find room beside each other, so that one computes while the other
+        // waits for its weights.
+        let roomy = self.max_workgroup_bytes >= 40 << 10 && self.max_invocations >= 256;
+        Tuning {
+            gemv_lanes: if wide { 128 } else { usual.gemv_lanes },
+            skinny_rows: if wide { 128 } else { usual.skinny_rows },
+            tile_tokens: if roomy { 64 } else { usual.tile_tokens },
+            ..usual
+        }
+    }
+
     /// The reference executor: a processor with the same limits, so that a program built for it
     /// crosses the same borders.
     pub fn reference() -> Self {

@@ -1,13 +1,13 @@
 // y = x Wᵀ for up to TOKENS tokens: a lane owns one span of four rows, span sums meet in workgroup
-// memory and are added in order. Short rows share a workgroup: with S spans a row, 64 / S packs of
-// four rows. The chain: kernels/matmul.rs. Grid: (rows / (4 packs), tiles), and what a tile of tokens
+// memory and are added in order. Short rows share a workgroup: with S spans a row, LANES / S packs
+// of four rows. The chain: kernels/matmul.rs. Grid: (rows / (4 packs), tiles), and what a tile of tokens
 // asks for.
 // use: tile, input, order, codes, scale, pieces, partial, sums, close, epilogue
 
-var<workgroup> span_sums: array<vec4<f32>, 64u * TOKENS>;
-var<workgroup> total: array<vec4<f32>, 64u * TOKENS>;
+var<workgroup> span_sums: array<vec4<f32>, LANES * TOKENS>;
+var<workgroup> total: array<vec4<f32>, LANES * TOKENS>;
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(LANES)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
   @builtin(num_workgroups) grid: vec3<u32>,
@@ -18,15 +18,15 @@ fn main(
   if (tile.tokens == 0u) { return; }
   let spans = (p.groups + 3u) / 4u;
   // Spans one pass covers, packs of four rows side by side.
-  let width = min(spans, 64u);
-  let packs = 64u / width;
+  let width = min(spans, LANES);
+  let packs = LANES / width;
   let first_row = 4u * packs * group.x;
   let pack = lane / width;
   let r = vec4<u32>(tile.row) +
     min(vec4<u32>(first_row + 4u * pack) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(p.rows - 1u));
   var input: array<u32, TOKENS>;
   for (var t = 0u; t < TOKENS; t++) { input[t] = input_row(tile_output(tile, t)); }
-  for (var o = lane; o < packs * TOKENS; o += 64u) { total[o] = vec4<f32>(); }
+  for (var o = lane; o < packs * TOKENS; o += LANES) { total[o] = vec4<f32>(); }
 
   for (var base = 0u; base < spans; base += width) {
     let span = base + lane % width;
@@ -53,17 +53,17 @@ fn main(
       }
     }
     workgroupBarrier();
-    for (var t = 0u; t < TOKENS; t++) { span_sums[64u * t + lane] = a[t]; }
+    for (var t = 0u; t < TOKENS; t++) { span_sums[LANES * t + lane] = a[t]; }
     workgroupBarrier();
-    for (var o = lane; o < packs * TOKENS; o += 64u) {
+    for (var o = lane; o < packs * TOKENS; o += LANES) {
       var sum = total[o];
-      let start = 64u * (o % TOKENS) + width * (o / TOKENS);
+      let start = LANES * (o % TOKENS) + width * (o / TOKENS);
       for (var s = 0u; s < min(width, spans - base); s++) { sum += span_sums[start + s]; }
       total[o] = sum;
     }
   }
 
-  for (var o = lane; o < packs * TOKENS; o += 64u) {
+  for (var o = lane; o < packs * TOKENS; o += LANES) {
     let n = o % TOKENS;
     let row = first_row + 4u * (o / TOKENS);
     if (n < tile.tokens) {

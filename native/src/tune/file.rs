@@ -10,7 +10,7 @@ use twoclock_shaders::tuning::Tuning;
 use crate::whole_file;
 
 /// Form of the file.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// More is no such file.
 const MOST_BYTES: u64 = 1 << 16;
 
@@ -117,13 +117,14 @@ mod tests {
         for (text, what) in [
             ("{", "EOF"),
             ("{\"version\": 7}", "version 7"),
-            ("{\"version\": 1}", "no \"tuning\""),
+            ("{\"version\": 1, \"tuning\": {}}", "version 1 is not 2"),
+            ("{\"version\": 2}", "no \"tuning\""),
             (
-                "{\"version\": 1, \"tuning\": {\"rows\": 3}}",
+                "{\"version\": 2, \"tuning\": {\"rows\": 3}}",
                 "rows cannot be 3",
             ),
             (
-                "{\"version\": 1, \"tuning\": {\"row_tokens\": -1}}",
+                "{\"version\": 2, \"tuning\": {\"row_tokens\": -1}}",
                 "row_tokens cannot be -1",
             ),
         ] {

@@ -74,7 +74,7 @@ impl Normed<'_> {
             bias: 0,
             add: 0,
         };
-        let regime = Regime::Gemv { tokens: 1 };
+        let regime = Regime::gemv(1);
         let buffers = crate::kernels::matmul::Buffers {
             act: NOWHERE,
             w: NOWHERE,

@@ -14,8 +14,8 @@ pub struct DeviceOptions {
     pub adapter: Option<usize>,
     /// What an earlier [`GpuDevice::pipeline_cache`] gave for the same adapter and driver.
     pub pipeline_cache: Option<Vec<u8>>,
-    /// What was measured of the adapter.
-    pub tuning: Tuning,
+    /// What was measured of the adapter; without it [`Caps::usual_tuning`].
+    pub tuning: Option<Tuning>,
 }
 
 /// What an adapter says of itself.
@@ -188,7 +188,9 @@ impl GpuDevice {
             })
         })?;
         let mut summary = summary(adapter);
-        summary.caps.tuning = options.tuning;
+        summary.caps.tuning = options
+            .tuning
+            .unwrap_or_else(|| summary.caps.usual_tuning());
         let mut wanted = wgpu::Features::SHADER_F16
             | wgpu::Features::SUBGROUP
             | wgpu::Features::TIMESTAMP_QUERY

@@ -21,16 +21,17 @@
 //! - `Q2_K`, whose w are here s q: then `a = fma(−dmin · d_x, m₀ · Σ₀q + m₁ · Σ₁q, a)`;
 //! - F32, F16, BF16: p as above over w and q, `a = fma(d_x, p, a)`.
 
+pub use super::matmul_regime::{LEAST_ROWS, Needs, Regime};
 pub use super::row_input::RowInput;
 
 use super::act::ActFormat;
-use super::weight::{Arithmetic, GROUP, SPAN_GROUPS, WeightFormat};
+use super::matmul_regime::of_every_device;
+use super::weight::{Arithmetic, GROUP, WeightFormat};
 use super::{bindings, bodies};
-use crate::caps::{Caps, DeviceKind};
+use crate::caps::Caps;
 use crate::kernel::{Kernel, KernelKey, Params};
 use crate::params;
 use crate::program::{Cost, CountId, Dispatch, Extent, Slice};
-use crate::tuning::MOST_GEMV_TOKENS;
 
 params! {
     /// Parameters of `matmul`.
@@ -62,133 +63,27 @@ pub const KERNEL: Kernel = Kernel {
     bodies: bodies!["matmul_row", "matmul_gemv", "matmul_tile"],
     bindings: bindings![act: Read, w: Read, ws: Read, rstd: Read, bias: Read, y: ReadWrite],
     params: MatmulParams::FIELDS,
-    variants: || variants(Regime::key),
-};
-
-/// Fewest rows a workgroup of any regime computes.
-pub const LEAST_ROWS: u32 = 4;
-
-/// A body with its constants: what a lane, a workgroup and a token's neighbours share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Regime {
-    /// Processors, any number of tokens: a lane owns four rows, or sixteen that several tokens share.
-    Row {
-        /// Most tokens a workgroup computes: 1, 2 or 4.
-        tokens: u32,
-        /// How inputs reach the lanes.
-        input: RowInput,
-        /// Lanes a workgroup.
-        lanes: u32,
-    },
-    /// GPUs, up to 8 tokens: a lane owns a span of four rows.
-    Gemv {
-        /// Tokens a workgroup computes: 1, 2, 4 or 8.
-        tokens: u32,
-    },
-    /// GPUs, 9 to 64 tokens: tiles of 64 rows × 16 tokens.
-    Skinny,
-    /// GPUs, more tokens: tiles of 64 rows × 32 tokens.
-    Gemm,
-}
-
-impl Regime {
-    /// The regime for `tokens` tokens on a device.
-    pub fn choose(caps: &Caps, tokens: u32) -> Self {
-        match caps.kind {
-            DeviceKind::Cpu => {
-                let (input, lanes) = match caps.subgroups {
-                    Some((4, 4)) => (RowInput::Subgroup4, 8),
-                    // A workgroup must be one subgroup, so its size must be known.
-                    Some((min, max)) if min == max && (8..=64).contains(&min) => {
-                        (RowInput::Subgroup8, min)
-                    }
-                    _ => (RowInput::Uniform, 8),
-                };
-                Self::Row {
-                    tokens: tokens
-                        .clamp(1, input.most_tokens().min(caps.tuning.row_tokens))
-                        .next_power_of_two(),
-                    input,
-                    lanes,
+    variants: || {
+        let mut keys = variants(Regime::key);
+        // Of a vocabulary in every format; what else tuning may choose in one.
+        let of_many: Vec<_> = of_every_device(|caps| {
+            let usual = Regime::all(caps).into_iter();
+            usual.map(|r| r.for_rows(u32::MAX, &caps.tuning)).collect()
+        });
+        for &format in WeightFormat::ALL {
+            for regime in of_many.iter().chain(&of_every_device(Regime::others)) {
+                if format == WeightFormat::Q4_0 || of_many.contains(regime) {
+                    keys.extend(ActFormat::ALL.iter().map(|&act| regime.key(format, act)));
                 }
             }
-            DeviceKind::Gpu if tokens <= caps.tuning.gemv_tokens => Self::Gemv {
-                tokens: tokens.clamp(1, MOST_GEMV_TOKENS).next_power_of_two(),
-            },
-            DeviceKind::Gpu if tokens <= caps.tuning.skinny_tokens => Self::Skinny,
-            DeviceKind::Gpu => Self::Gemm,
         }
-    }
+        let mut known = std::collections::HashSet::new();
+        keys.retain(|key| known.insert(key.clone()));
+        keys
+    },
+};
 
-    /// Tokens that a device computes at a time and that take as long as one of them; 1 where the regimes
-    /// follow the number of tokens closely enough.
-    pub fn token_tile(caps: &Caps) -> u32 {
-        match caps.kind {
-            DeviceKind::Cpu => Self::choose(caps, u32::MAX).token_step(),
-            DeviceKind::Gpu => 1,
-        }
-    }
-
-    /// Every regime a device can run; all give the same bits on it.
-    pub fn all(caps: &Caps) -> Vec<Self> {
-        let mut inputs = vec![(RowInput::Uniform, 8)];
-        if let Self::Row { input, lanes, .. } = Self::choose(
-            &Caps {
-                kind: DeviceKind::Cpu,
-                ..caps.clone()
-            },
-            1,
-        ) && input != RowInput::Uniform
-            // Lanes of a subgroup are known to be consecutive on processors only.
-            && caps.kind == DeviceKind::Cpu
-        {
-            inputs.push((input, lanes));
-        }
-        let rows = inputs.into_iter().flat_map(|(input, lanes)| {
-            let tokens = [1, 2, 4]
-                .into_iter()
-                .take_while(move |&n| n <= input.most_tokens());
-            tokens.map(move |tokens| Self::Row {
-                tokens,
-                input,
-                lanes,
-            })
-        });
-        rows.chain([1, 2, 4, 8].map(|tokens| Self::Gemv { tokens }))
-            .chain([Self::Skinny, Self::Gemm])
-            .collect()
-    }
-
-    /// Most tokens a workgroup computes.
-    pub fn tokens(self) -> u32 {
-        match self {
-            Self::Row { tokens, .. } | Self::Gemv { tokens } => tokens,
-            Self::Skinny => 16,
-            Self::Gemm => 32,
-        }
-    }
-
-    /// Tokens that the grid counts: a processor's workgroup computes those of its tokens that there are,
-    /// two at a time, for beside a few decodes a step has only a few of a prompt.
-    fn token_step(self) -> u32 {
-        match self {
-            Self::Row { tokens, .. } => tokens.min(2),
-            _ => self.tokens(),
-        }
-    }
-
-    /// Rows a workgroup computes.
-    pub fn rows(self, groups: u32) -> u32 {
-        match self {
-            Self::Row { tokens, lanes, .. } => row_rows(tokens) * lanes,
-            Self::Gemv { .. } => {
-                let spans = groups.div_ceil(SPAN_GROUPS).clamp(1, 64);
-                LEAST_ROWS * (64 / spans)
-            }
-            Self::Skinny | Self::Gemm => 64,
-        }
-    }
-
+impl Regime {
     /// How it takes the codes: a processor has fused multiply-adds for several tokens at a time, and
     /// whole numbers that are small enough are exact either way.
     fn arithmetic(self, act_format: ActFormat) -> Arithmetic {
@@ -219,20 +114,22 @@ impl Regime {
         let key = match self {
             Self::Row {
                 tokens,
+                rows,
                 input,
                 lanes,
             } => KernelKey::plain(kernel, "matmul_row")
                 .constant("LANES", lanes)
-                .constant("ROWS", row_rows(tokens))
+                .constant("ROWS", rows)
                 .constant("TOKENS", tokens)
                 .constant("UNROLL", unroll(format, arithmetic))
                 .module("input", input.module(act_format, arithmetic)),
-            Self::Gemv { tokens } => KernelKey::plain(kernel, "matmul_gemv")
+            Self::Gemv { tokens, lanes } => KernelKey::plain(kernel, "matmul_gemv")
+                .constant("LANES", lanes)
                 .constant("TOKENS", tokens)
                 .module("input", uniform),
-            Self::Skinny | Self::Gemm => KernelKey::plain(kernel, "matmul_tile")
-                .constant("LANES_ROW", 16)
-                .constant("LANES_TOKEN", self.tokens() / 4)
+            Self::Tile { rows, tokens } => KernelKey::plain(kernel, "matmul_tile")
+                .constant("LANES_ROW", rows / 4)
+                .constant("LANES_TOKEN", tokens / 4)
                 .module("input", uniform),
         };
         let key = key.module("order", "order_span");
@@ -256,33 +153,15 @@ fn unroll(format: WeightFormat, arithmetic: Arithmetic) -> u32 {
     u32::from(format.is_packed(arithmetic))
 }
 
-/// Most rows a lane of `matmul_row`: more share the inputs (with 16 a quarter faster than with 8, on two
-/// cores of lavapipe), fewer make more workgroups of one token.
-fn row_rows(tokens: u32) -> u32 {
-    if tokens == 1 { 4 } else { 16 }
-}
-
 /// The dimension of a variant's grid that counts tiles of tokens, or of pairs.
 pub(crate) fn tile_dimension(key: &KernelKey) -> usize {
     usize::from(key.body != "matmul_row")
 }
 
-/// The variants of a kernel that has these bodies, of any device.
+/// The variants of a kernel that has these bodies, of any device, in their usual shapes.
 pub(super) fn variants(key: fn(Regime, WeightFormat, ActFormat) -> KernelKey) -> Vec<KernelKey> {
-    let mut regimes = Vec::new();
-    for subgroups in [None, Some((4, 4)), Some((8, 8))] {
-        let caps = Caps {
-            subgroups,
-            ..Caps::reference()
-        };
-        for regime in Regime::all(&caps) {
-            if !regimes.contains(&regime) {
-                regimes.push(regime);
-            }
-        }
-    }
     let mut keys = Vec::new();
-    for regime in regimes {
+    for regime in of_every_device(Regime::all) {
         for &format in WeightFormat::ALL {
             keys.extend(ActFormat::ALL.iter().map(|&act| key(regime, format, act)));
         }
@@ -330,7 +209,7 @@ pub fn dispatch(
     tokens: CountId,
     buffers: Buffers,
 ) -> Dispatch {
-    let regime = Regime::choose(caps, params.tokens);
+    let regime = Regime::choose(caps, params.tokens).for_rows(params.rows, &caps.tuning);
     dispatch_regime(regime, format, act_format, params, tokens, buffers)
 }
 
@@ -365,35 +244,5 @@ pub fn dispatch_regime(
         params: bytemuck::bytes_of(&params).to_vec(),
         grid: [x, y, Extent::Fixed(1)],
         cost: regime.cost(format, params.groups, regime.token_step()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_regime_by_device_and_tokens() {
-        let gpu = Caps::portable_gpu();
-        let tokens = [1, 2, 3, 8, 9, 64, 65].map(|n| Regime::choose(&gpu, n).tokens());
-        assert_eq!(tokens, [1, 2, 4, 8, 16, 16, 32]);
-        let mut cpu = Caps::reference();
-        assert_eq!(Regime::choose(&cpu, 1).tokens(), 1);
-        cpu.subgroups = Some((8, 8));
-        assert_eq!(Regime::choose(&cpu, 34).tokens(), 4);
-        cpu.subgroups = Some((4, 16));
-        assert!(matches!(
-            Regime::choose(&cpu, 34),
-            Regime::Row {
-                input: RowInput::Uniform,
-                ..
-            }
-        ));
-    }
-
-    #[test]
-    fn short_rows_share_a_workgroup() {
-        let rows = [1, 18, 48, 256, 1000].map(|g| Regime::Gemv { tokens: 1 }.rows(g));
-        assert_eq!(rows, [256, 48, 20, 4, 4]);
     }
 }

@@ -18,6 +18,7 @@ pub mod kv;
 pub mod kv_copy;
 pub mod matmul;
 pub mod matmul_coop;
+mod matmul_regime;
 pub mod moe_group;
 pub mod moe_matmul;
 pub mod moe_route;

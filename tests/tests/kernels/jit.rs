@@ -26,8 +26,12 @@ fn asked_for(caps: &Caps, key: &KernelKey) -> bool {
         "matmul" | "moe_matmul" => [1, 2, 3, 8, 9, 65].iter().any(|&tokens| {
             let regime = Regime::choose(caps, tokens);
             WeightFormat::ALL.iter().any(|&format| {
+                // Of few rows, and of a vocabulary.
+                let many = regime.for_rows(u32::MAX, &caps.tuning);
                 ActFormat::ALL.iter().any(|&act_format| {
-                    regime.key(format, act_format) == *key
+                    [regime, many]
+                        .map(|r| r.key(format, act_format))
+                        .contains(key)
                         || moe_matmul::key(regime, format, act_format) == *key
                 })
             })

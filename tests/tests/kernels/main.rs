@@ -16,6 +16,7 @@ mod kv_copy;
 mod matmul;
 mod matmul_coop;
 mod matmul_perf;
+mod matmul_shapes;
 mod moe;
 mod moe_group;
 mod moe_matmul;

@@ -129,7 +129,7 @@ impl Problem {
         (sum * rstd, size * rstd)
     }
 
-    fn assert_close(&self, what: &str, y: &[f32], tokens: usize) {
+    pub(crate) fn assert_close(&self, what: &str, y: &[f32], tokens: usize) {
         let stride = self.weights.rows + SLACK;
         assert_eq!(y.len(), tokens * stride, "{what}");
         for (token, y) in y.chunks_exact(stride).enumerate() {
@@ -309,7 +309,7 @@ fn every_format_over_bytes_same_bits() {
     let few: Vec<Regime> = [1, 34]
         .map(|tokens| Regime::choose(&cpu_caps(), tokens))
         .into_iter()
-        .chain([Regime::Gemv { tokens: 1 }])
+        .chain([Regime::gemv(1)])
         .collect();
     for dtype in DType::ALL {
         let regimes = match dtype {
@@ -386,9 +386,9 @@ fn bias_and_residual_join_at_the_end() {
     // Behind a norm the bias comes last.
     let mut problem = Problem::new(5, DType::Q8_0, ActFormat::F32, (65, 64), 3);
     let case = |problem: &Problem, regime: Regime| problem.case(regime, 3).run(&mut *gpu(), 2);
-    let expected = case(&problem, Regime::Gemm);
+    let expected = case(&problem, Regime::GEMM);
     problem.bias = Some(vec![0.5; OFFSET + 65]);
-    let joined = case(&problem, Regime::Gemm);
+    let joined = case(&problem, Regime::GEMM);
     for (i, (got, plain)) in joined.iter().zip(&expected).enumerate() {
         if (OFFSET..OFFSET + 65).contains(&(i % (65 + SLACK))) {
             assert!((got - (plain + 0.5)).abs() <= 1e-5, "{got} {plain}");

@@ -40,7 +40,8 @@ fn perf() {
                 }
                 let problem = Problem::new(1, dtype, act_format, (rows, k), tokens);
                 let format = problem.weights.format;
-                let regime = Regime::choose(&caps, tokens as u32);
+                let regime =
+                    Regime::choose(&caps, tokens as u32).for_rows(rows as u32, &caps.tuning);
                 let case = problem.case(regime, tokens);
                 let gpu = &mut *gpu();
                 let flops = 2.0 * (rows * k * tokens) as f64;

@@ -53,11 +53,7 @@ fn pairs_stand_by_expert() {
         // What lies behind the step's tokens is another step's.
         let mut stale = route.clone();
         stale.resize((2 * room * chosen) as usize, 0);
-        for regime in [
-            Regime::Gemv { tokens: 2 },
-            Regime::Gemv { tokens: 4 },
-            Regime::Skinny,
-        ] {
+        for regime in [Regime::gemv(2), Regime::gemv(4), Regime::SKINNY] {
             let tile = regime.tokens();
             let what = format!("{tokens} × {chosen} of {experts} by {tile}");
             let run = |kind, on_device: bool| {

@@ -196,7 +196,7 @@ fn regimes() -> [[Regime; 2]; 2] {
     };
     let processors = caps(DeviceKind::Cpu);
     let rows = [1, 4].map(|tokens| Regime::choose(&processors, tokens));
-    [rows, [Regime::Gemv { tokens: 1 }, Regime::Skinny]]
+    [rows, [Regime::gemv(1), Regime::SKINNY]]
 }
 
 /// What a problem's bodies give: the reference and the device, each close to double precision, and each
@@ -236,7 +236,7 @@ fn pairs_and_tiles_give_the_same_bits() {
             }
             // Where it compiles fastest.
             if (dtype, act_format) == (Q4_0, ActFormat::Int8) {
-                bodies.push(Regime::Gemv { tokens: 2 });
+                bodies.push(Regime::gemv(2));
             }
             let mut bits = None;
             let what = format!("{act_format:?} {dtype} {shape:?}");
