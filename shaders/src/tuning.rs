@@ -18,6 +18,9 @@ pub struct Tuning {
     pub row_rows_alone: u32,
     /// Processors, one token: rows a lane in a matrix of very many, such as a vocabulary's; 4, 8 or 16.
     pub row_rows_many: u32,
+    /// Processors, one token: how many rows very many are: enough work for every core, however many of
+    /// them a lane has.
+    pub row_many: u32,
     /// Processors, several tokens: rows a lane; 8 or 16.
     pub row_rows_shared: u32,
     /// GPUs: most tokens that go to the matrix-vector body, by eight or less at a time.
@@ -40,11 +43,12 @@ pub struct Tuning {
 
 impl Tuning {
     /// Names and values, for files and people.
-    pub fn fields(&self) -> [(&'static str, u32); 12] {
+    pub fn fields(&self) -> [(&'static str, u32); 13] {
         [
             ("row_tokens", self.row_tokens),
             ("row_rows_alone", self.row_rows_alone),
             ("row_rows_many", self.row_rows_many),
+            ("row_many", self.row_many),
             ("row_rows_shared", self.row_rows_shared),
             ("gemv_tokens", self.gemv_tokens),
             ("gemv_lanes", self.gemv_lanes),
@@ -68,6 +72,7 @@ impl Tuning {
             ),
             "row_rows_alone" => (&mut self.row_rows_alone, matches!(value, 4 | 8)),
             "row_rows_many" => (&mut self.row_rows_many, matches!(value, 4 | 8 | 16)),
+            "row_many" => (&mut self.row_many, border),
             "row_rows_shared" => (&mut self.row_rows_shared, matches!(value, 8 | 16)),
             "gemv_tokens" => (&mut self.gemv_tokens, border),
             "gemv_lanes" => (&mut self.gemv_lanes, matches!(value, 32 | 64 | 128)),
@@ -91,6 +96,7 @@ impl Default for Tuning {
             row_tokens: MOST_ROW_TOKENS,
             row_rows_alone: 4,
             row_rows_many: 8,
+            row_many: 16 << 10,
             row_rows_shared: 16,
             gemv_tokens: MOST_GEMV_TOKENS,
             gemv_lanes: 64,

@@ -12,8 +12,8 @@ use std::collections::HashMap;
 const BLOCK: usize = 256;
 /// Rows of the vocabulary: enough for the sampler's candidates to be several.
 const VOCABULARY: usize = 1500;
-/// Rows of the vocabulary where widths stay.
-const WIDE_VOCABULARY: usize = 8192;
+/// Rows of the vocabulary where widths stay: as many as have kernels of very many rows.
+const WIDE_VOCABULARY: usize = 16 << 10;
 /// Tokens a window shows, so that short contexts reach beyond it.
 const WINDOW: usize = 40;
 

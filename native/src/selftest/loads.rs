@@ -70,6 +70,20 @@ pub fn finish(core: &mut Core<impl Executor>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Serves one request in steps of one token.
+///
+/// # Errors
+/// The device's; a request that is refused or fails.
+pub fn serve_alone(core: &mut Core<impl Executor>) -> anyhow::Result<()> {
+    let params = SamplingParams {
+        max_tokens: 2,
+        ignore_eos: true,
+        ..SamplingParams::default()
+    };
+    core.add_request(prompt(core, 1, 1), params)?;
+    finish(core)
+}
+
 /// Serves requests of every kind, with prompts of up to so many tokens in a step.
 ///
 /// # Errors
@@ -81,7 +95,8 @@ pub fn serve_all_kinds<E: Executor>(core: &mut Core<E>, tokens: usize) -> anyhow
         ..SamplingParams::default()
     };
     let longest = core.scheduler().config().max_model_len;
-    let mut seed = 0;
+    serve_alone(core)?;
+    let mut seed = 1;
     let mut serve = |core: &mut Core<E>, prompts: &[usize], params: &SamplingParams| {
         for &length in prompts {
             seed += 1;
@@ -91,7 +106,6 @@ pub fn serve_all_kinds<E: Executor>(core: &mut Core<E>, tokens: usize) -> anyhow
         }
         finish(core)
     };
-    serve(core, &[1], &plain(2))?;
     // Alone: as many tokens as each body of a matrix product takes, and one more.
     for length in [2, 3, 5, 9, 33, tokens] {
         serve(core, &[length], &plain(1))?;

@@ -16,10 +16,12 @@ use pollster::block_on;
 use twoclock_core::runner::{ComputeDtype, NumericsClass, RunnerOptions};
 use twoclock_core::types::SamplingParams;
 use twoclock_core::weights::Checkpoint;
-use twoclock_shaders::caps::Caps;
+use twoclock_shaders::caps::{Caps, DeviceKind};
+use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::Executor;
 use twoclock_shaders::kernel::KernelKey;
 use twoclock_shaders::recording::RecordingExecutor;
+use twoclock_shaders::tuning::Tuning;
 use twoclock_shaders::twin::{Agreement, TwinExecutor};
 
 use crate::host_executor::{DeviceChoice, HostExecutor};
@@ -28,7 +30,7 @@ use crate::report::Reporter;
 use crate::store::Store;
 use crate::whole_file;
 use args::SelftestArgs;
-use loads::{finish, limits, load, prompt, serve_all_kinds};
+use loads::{Core, finish, limits, load, prompt, serve_all_kinds, serve_alone};
 use models::Subject;
 use report::Findings;
 
@@ -139,10 +141,40 @@ fn compare(
     narrow: &Checkpoint,
     options: &RunnerOptions,
 ) -> anyhow::Result<BTreeMap<String, (KernelKey, Agreement)>> {
-    let (twin, agreements) = TwinExecutor::new(executor);
+    let caps = executor.caps().clone();
+    let mut all = beside(executor, caps.clone(), narrow, options, |core, tokens| {
+        serve_all_kinds(core, tokens)
+    })?;
+    if caps.kind == DeviceKind::Cpu {
+        // Its matrices have few rows: as if those were very many, as the whole model's may be.
+        let tuning = Tuning {
+            row_many: 0,
+            ..caps.tuning
+        };
+        let many = Caps { tuning, ..caps };
+        let of_many = beside(executor, many, narrow, options, |core, _| serve_alone(core))?;
+        for (name, (key, found)) in of_many {
+            let entry = all.entry(name).or_insert((key, Agreement::default()));
+            entry.1.add(found);
+        }
+    }
+    Ok(all)
+}
+
+type Twin<'a> = TwinExecutor<&'a mut HostExecutor>;
+
+/// What serving these loads runs of programs for these capabilities, on the device against the reference.
+fn beside(
+    executor: &mut HostExecutor,
+    caps: Caps,
+    narrow: &Checkpoint,
+    options: &RunnerOptions,
+    serve: impl Fn(&mut Core<Twin<'_>>, usize) -> anyhow::Result<()>,
+) -> anyhow::Result<BTreeMap<String, (KernelKey, Agreement)>> {
+    let (twin, agreements) = TwinExecutor::beside(executor, CpuExecutor::new(caps));
     let config = limits(narrow, TOKENS);
     let mut core = load(twin, narrow, config, options.clone())?;
-    serve_all_kinds(&mut core, TOKENS)?;
+    serve(&mut core, TOKENS)?;
     let agreements = agreements.borrow();
     let by_name = agreements
         .iter()

@@ -86,12 +86,7 @@ impl Findings {
         });
         for (name, (key, agreement)) in compared {
             let all = self.kernels.entry(key.kernel).or_default().entry(name);
-            let all = all.or_default();
-            all.launches += agreement.launches;
-            all.words += agreement.words;
-            all.unequal += agreement.unequal;
-            all.largest = all.largest.max(agreement.largest);
-            all.fault = all.fault.take().or(agreement.fault);
+            all.or_default().add(agreement);
         }
     }
 

@@ -84,9 +84,6 @@ impl Needs {
     }
 }
 
-/// Rows of a matrix that leaves work for every core, however many of them a lane has.
-const MANY_ROWS: u32 = 16 << 10;
-
 impl Regime {
     /// Tiles that every device has room for, of 16 tokens.
     pub const SKINNY: Self = Self::Tile {
@@ -169,7 +166,7 @@ impl Regime {
                 input,
                 lanes,
                 ..
-            } if matrix_rows >= MANY_ROWS => Self::Row {
+            } if matrix_rows >= tuning.row_many => Self::Row {
                 tokens: 1,
                 rows: tuning.row_rows_many,
                 input,
@@ -343,9 +340,9 @@ mod tests {
             let regime = Regime::choose(&cpu, tokens).for_rows(matrix, &cpu.tuning);
             (regime.rows(18), regime.tokens())
         };
-        assert_eq!(rows(576, 1), (4 * 8, 1));
-        assert_eq!(rows(MANY_ROWS, 1), (8 * 8, 1));
-        assert_eq!(rows(MANY_ROWS, 2), rows(576, 2));
+        assert_eq!(rows(16383, 1), (4 * 8, 1));
+        assert_eq!(rows(16384, 1), (8 * 8, 1));
+        assert_eq!(rows(16384, 2), rows(576, 2));
     }
 
     #[test]

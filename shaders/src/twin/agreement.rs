@@ -19,6 +19,17 @@ pub struct Agreement {
     pub fault: Option<String>,
 }
 
+impl Agreement {
+    /// Adds what was found of other launches, or of another window.
+    pub fn add(&mut self, other: Self) {
+        self.launches += other.launches;
+        self.words += other.words;
+        self.unequal += other.unequal;
+        self.largest = self.largest.max(other.largest);
+        self.fault = self.fault.take().or(other.fault);
+    }
+}
+
 /// Largest difference of an element, relative to it or to what its window spreads by. WGSL lets a division, a square root
 /// and the functions made of them be off by a few units in the last place, and `fma` be rounded twice
 /// (WGSL §15.7.4).

@@ -39,7 +39,7 @@ impl<E: Executor> TwinExecutor<E> {
         Self::beside(device, reference)
     }
 
-    /// As [`new`](Self::new), with a given reference.
+    /// As [`new`](Self::new), with a given reference, whose capabilities programs are built for.
     pub fn beside(device: E, reference: CpuExecutor) -> (Self, Agreements) {
         let agreements = Agreements::default();
         let twin = Self {
@@ -103,13 +103,7 @@ impl<E: Executor> TwinExecutor<E> {
                 bytemuck::cast_slice(&got),
             )?;
             let mut agreements = self.agreements.borrow_mut();
-            let all = agreements.entry(key.clone()).or_default();
-            all.words += found.words;
-            all.unequal += found.unequal;
-            all.largest = all.largest.max(found.largest);
-            if all.fault.is_none() {
-                all.fault = found.fault;
-            }
+            agreements.entry(key.clone()).or_default().add(found);
         }
         self.agreements
             .borrow_mut()
@@ -140,7 +134,7 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
 
 impl<E: Executor> Executor for TwinExecutor<E> {
     fn caps(&self) -> &Caps {
-        self.device.caps()
+        self.reference.caps()
     }
 
     fn create_buffer(&mut self, label: &str, bytes: u64) -> Result<BufferId, ExecutorError> {
