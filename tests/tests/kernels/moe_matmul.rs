@@ -267,7 +267,7 @@ fn tiles_of_32_give_the_same_bits() {
         assert!(of_expert.iter().any(|&n| n % 32 != 0), "{of_expert:?}");
         let what = format!("{act_format:?} {dtype} {shape:?}");
         let mut bits = None;
-        for regime in [regimes()[0][0], Regime::Gemm] {
+        for regime in [regimes()[0][0], Regime::GEMM] {
             assert_same_bits(&what, &problem, regime, &mut bits);
         }
     }
