@@ -38,6 +38,19 @@ pub enum ExecutorError {
         /// The limit.
         limit: u64,
     },
+    /// A program has more dispatches than the device's driver can keep bindings for.
+    #[error(
+        "{program} would bring bindings to {needed}, more than the {limit} that a software driver bears; \
+         use a model of fewer layers"
+    )]
+    TooManyBindings {
+        /// What the program is.
+        program: String,
+        /// Bind groups and buffers with those of the program.
+        needed: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// A program, write or read names a buffer or range that does not exist, or a variant that
     /// cannot be linked or compiled: a fault of the program's builder.
     #[error("invalid command: {0}")]

@@ -3,6 +3,7 @@
 
 use crate::kernel::KernelKey;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 /// Names a buffer of one executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -150,6 +151,7 @@ pub struct ProgramId(u64);
 #[derive(Debug)]
 pub struct Program {
     id: ProgramId,
+    life: Arc<()>,
     /// What it is, for people.
     pub label: String,
     commands: Vec<Command>,
@@ -161,6 +163,7 @@ impl Program {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
             id: ProgramId(NEXT.fetch_add(1, Ordering::Relaxed)),
+            life: Arc::default(),
             label: label.into(),
             commands,
         }
@@ -169,6 +172,12 @@ impl Program {
     /// Its name for caches.
     pub fn id(&self) -> ProgramId {
         self.id
+    }
+
+    /// What cannot be upgraded any more once the program is gone, so that an executor can let go of what it
+    /// prepared.
+    pub fn life(&self) -> Weak<()> {
+        Arc::downgrade(&self.life)
     }
 
     /// Its commands.

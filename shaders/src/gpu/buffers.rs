@@ -51,6 +51,11 @@ impl Buffers {
         }
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.0.iter().flatten().count()
+    }
+
     /// Bytes of all there are.
     pub(super) fn bytes(&self) -> u64 {
         self.0.iter().flatten().map(wgpu::Buffer::size).sum()

@@ -182,7 +182,7 @@ impl WgpuExecutor {
     fn record(&mut self, program: &Program, counts: &[u32]) -> Result<(), ExecutorError> {
         let grids = self.grids(program, counts)?;
         let prepared = &self.prepared[&program.id()];
-        let mut ready = prepared.0.iter().zip(grids);
+        let mut ready = prepared.iter().zip(grids);
         let new_encoder = || self.gpu.device.create_command_encoder(&Default::default());
         let mut encoder = self.pending.take().unwrap_or_else(new_encoder);
         let mut pass: Option<wgpu::ComputePass<'static>> = None;
@@ -294,7 +294,10 @@ impl Executor for WgpuExecutor {
             self.write(*buffer, 0, data)?;
         }
         if !self.prepared.contains_key(&program.id()) {
-            let prepared = prepare(&self.gpu, &mut self.pipelines, &self.buffers, program)?;
+            self.prepared.retain(|_, prepared| prepared.is_alive());
+            let held = self.prepared.values().map(Prepared::len).sum();
+            let (pipelines, buffers) = (&mut self.pipelines, &self.buffers);
+            let prepared = prepare(&self.gpu, pipelines, buffers, program, held)?;
             self.prepared.insert(program.id(), prepared);
         }
         self.record(program, &args.counts)?;

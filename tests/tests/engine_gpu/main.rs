@@ -3,6 +3,7 @@
 
 #![allow(missing_docs, reason = "a test binary has no public surface")]
 
+mod bindings;
 mod experts;
 mod fusion;
 mod loss;
