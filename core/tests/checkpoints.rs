@@ -189,6 +189,12 @@ fn a_configuration_that_cannot_be_run_says_why() {
             ["num_key_value_heads", "3", "divisor"],
         ),
         ("hidden_size", (-4).into(), ["hidden_size", "-4", "count"]),
+        // Who wrote the file can add it, and who took it finds it where the model is.
+        (
+            "hidden_size",
+            serde_json::Value::Null,
+            ["hidden_size is missing", "add it", "published"],
+        ),
         (
             "vocab_size",
             (u64::MAX).into(),
@@ -254,6 +260,9 @@ fn a_gguf_file_that_cannot_be_run_says_why() {
     let q4 = "gguf/Q4_0.gguf";
     let of = |bytes| message(Checkpoint::from_gguf(memory("file.gguf", bytes)));
 
+    let message = of(b"GG".to_vec());
+    let short = "the magic is 4 bytes long, but only 2 bytes follow";
+    assert!(message.contains(short), "{message}");
     let message = of(patched(q4, b"GGUF", b"GGML"));
     assert!(
         message.contains("file.gguf") && message.contains("magic"),

@@ -10,16 +10,20 @@ use half::f16;
 
 use super::block::dequantize;
 use super::checkpoint::{Checkpoint, Format};
-use super::names::expected_tensors;
+use super::names::{expected_tensors, num_expected_tensors};
 use super::source::ByteSource;
 use super::{DType, TensorInfo, WeightsError};
-use crate::config::{ModelConfig, TextAssets};
+use crate::config::{ConfigError, ModelConfig, TextAssets};
 
 /// What the weights spread by, about that of trained ones.
 const STANDARD_DEVIATION: f32 = 0.02;
 
 /// Bytes that repeat, about.
 const CHUNK: usize = 1 << 20;
+
+/// Most tensors: published models have up to some 70,000, while 1024 layers of 1024 experts each would take
+/// a gigabyte only to be named.
+const MOST_TENSORS: usize = 1 << 17;
 
 /// As far as a tensor of random weights may begin: nothing is there to end.
 const ENDLESS: u64 = 1 << 60;
@@ -140,14 +144,29 @@ fn fitting(dtype: DType, cols: usize) -> DType {
         .unwrap_or(DType::F16)
 }
 
+/// Refuses a shape of more tensors than there may be. Only experts make so many.
+fn check_number(config: &ModelConfig) -> Result<(), ConfigError> {
+    let tensors = num_expected_tensors(config);
+    if tensors <= MOST_TENSORS {
+        return Ok(());
+    }
+    let experts = config.moe.map_or(0, |moe| moe.num_experts);
+    let layers = config.num_hidden_layers;
+    Err(ConfigError {
+        field: "num_experts",
+        found: format!("{experts} in each of {layers} layers, which makes {tensors} tensors"),
+        expected: format!("so small that there are at most {MOST_TENSORS}"),
+    })
+}
+
 impl Checkpoint {
     /// A model of this shape with random weights: matrices of the type that `dtype` names for each
     /// (by Hugging Face name), or of the nearest that their rows can have; norms and biases in singles.
     /// The same shape and types give the same weights. There is no text.
     ///
     /// # Errors
-    /// [`WeightsError::Config`] for a shape that cannot be, or of which a tensor would have more bytes
-    /// than can be counted.
+    /// [`WeightsError::Config`] for a shape that cannot be, that has more than 131,072 tensors, or of which
+    /// one would have more bytes than can be counted.
     pub fn dummy(
         config: ModelConfig,
         name: &str,
@@ -158,6 +177,7 @@ impl Checkpoint {
             source,
         };
         config.check().map_err(wrong)?;
+        check_number(&config).map_err(wrong)?;
         let mut sources: BTreeMap<DType, Arc<dyn ByteSource>> = BTreeMap::new();
         // Gains are about 1 as they multiply.
         let mut bits = Bits(1);
@@ -188,7 +208,7 @@ impl Checkpoint {
                 .and_then(|row| u64::try_from(row.checked_mul(rows)?).ok())
                 .filter(|&bytes| bytes < ENDLESS / 2)
                 .ok_or_else(|| {
-                    wrong(crate::config::ConfigError {
+                    wrong(ConfigError {
                         field: "vocab_size",
                         found: config.vocab_size.to_string(),
                         expected: "so small that a tensor's bytes can be counted".into(),
@@ -276,5 +296,15 @@ mod tests {
             ..shape()
         };
         assert!(Checkpoint::dummy(config, "dummy", |_| DType::F16).is_err());
+        // Of more tensors than could be listed in reasonable time.
+        let json = serde_json::json!({
+            "model_type": "qwen3_moe", "vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 1024,
+            "num_attention_heads": 1, "num_key_value_heads": 1, "intermediate_size": 64,
+            "num_experts": 1024, "num_experts_per_tok": 1, "moe_intermediate_size": 32,
+        });
+        let vast = model_config_of_json(&json).expect("a shape");
+        let refused = Checkpoint::dummy(vast, "dummy", |tensor| panic!("{tensor} was listed"));
+        let refused = refused.map(|_| ()).expect_err("too many").to_string();
+        assert!(refused.contains("1024 in each of 1024 layers"), "{refused}");
     }
 }

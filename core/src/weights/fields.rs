@@ -40,7 +40,7 @@ impl<'a> Fields<'a> {
         WeightsError::MissingField {
             file: self.file.to_owned(),
             field: field.to_owned(),
-            remedy: "download the model's files again".to_owned(),
+            remedy: "add it, or take the file as the model was published with it".to_owned(),
         }
     }
 

@@ -206,6 +206,19 @@ pub fn expected_tensors(config: &ModelConfig) -> impl Iterator<Item = (String, V
         .chain(layers.flat_map(|layer| layer_tensors(config, layer)))
 }
 
+/// How many those are, without listing them.
+pub fn num_expected_tensors(config: &ModelConfig) -> usize {
+    // Layers differ in nothing but whether they have experts.
+    let of = |experts: bool| {
+        let mut layers = (0..config.num_hidden_layers)
+            .filter(|&layer| config.experts(layer).is_some() == experts);
+        let one = layers.next().map_or(0, |l| layer_tensors(config, l).len());
+        one * (1 + layers.count())
+    };
+    let around = 2 + usize::from(!config.tie_word_embeddings);
+    around + of(false) + of(true)
+}
+
 fn layer_tensors(config: &ModelConfig, layer: usize) -> Vec<(String, Vec<usize>)> {
     let mut out = Vec::new();
     let hidden = config.hidden_size;
@@ -274,6 +287,31 @@ mod tests {
             "",
         ] {
             assert_eq!(hf_name(wrong, &config), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn tensors_are_counted_as_they_are_listed() {
+        let dense = ModelConfig {
+            num_hidden_layers: 3,
+            layers: vec![crate::config::LayerConfig::default(); 3],
+            qk_norm: true,
+            ..ModelConfig::default()
+        };
+        let mut mixed = ModelConfig {
+            moe: Some(crate::config::MoeConfig {
+                num_experts: 5,
+                num_experts_per_tok: 2,
+                moe_intermediate_size: 8,
+                norm_topk_prob: true,
+            }),
+            tie_word_embeddings: true,
+            ..dense.clone()
+        };
+        mixed.layers[1].moe = true;
+        for config in [dense, mixed] {
+            let listed = expected_tensors(&config).count();
+            assert_eq!(num_expected_tensors(&config), listed);
         }
     }
 

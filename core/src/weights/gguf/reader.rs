@@ -48,28 +48,32 @@ impl<'a> Reader<'a> {
         min_bytes: u64,
         field: &str,
     ) -> Result<(), WeightsError> {
-        if count
-            .checked_mul(min_bytes)
-            .is_some_and(|bytes| bytes <= self.remaining())
-        {
-            return Ok(());
+        match count.checked_mul(min_bytes) {
+            Some(bytes) if bytes <= self.remaining() => Ok(()),
+            _ => Err(self.no_room(field, count)),
         }
-        Err(WeightsError::malformed(
+    }
+
+    /// That what should follow does not.
+    fn no_room(&self, field: &str, found: impl ToString) -> WeightsError {
+        WeightsError::malformed(
             self.file(),
             field,
-            count,
+            found,
             if self.source.len() > MAX_HEAD {
                 format!("keys and tensors are described in the first {MAX_HEAD} bytes of a file")
             } else {
                 let follow = self.remaining();
                 format!("only {follow} bytes follow; the file is damaged or cut short")
             },
-        ))
+        )
     }
 
     /// The next `len` bytes as a slice of the window.
     fn take(&mut self, len: u64, field: &str) -> Result<&[u8], WeightsError> {
-        self.expect_room(len, 1, field)?;
+        if len > self.remaining() {
+            return Err(self.no_room(field, format!("{len} bytes long")));
+        }
         let end = self.next + len;
         if self.next < self.start || end > self.start + self.window.len() as u64 {
             let bytes = len.max(WINDOW).min(self.remaining());
