@@ -20,6 +20,7 @@ use crate::devices;
 use crate::host_executor::DeviceChoice;
 use crate::models::Models;
 use crate::selftest::variants;
+use crate::whole_file;
 
 /// Shown after the help.
 pub const MORE_HELP: &str = "\
@@ -107,7 +108,7 @@ pub fn run(args: &DumpArgs, models: &Models<'_>) -> anyhow::Result<String> {
     fs::create_dir_all(&args.folder).with_context(|| unwritten(&args.folder))?;
     let write = |name: &str, bytes: &[u8]| {
         let path = args.folder.join(name);
-        fs::write(&path, bytes).with_context(|| unwritten(&path))
+        whole_file::write(&path, bytes).with_context(|| unwritten(&path))
     };
     let mut manifest = Vec::new();
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();

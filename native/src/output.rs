@@ -2,6 +2,8 @@
 //! who left, a full disk. Knows nothing of what is written.
 
 use std::io::{self, ErrorKind, Write};
+#[cfg(unix)]
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use thiserror::Error;
 
@@ -11,6 +13,13 @@ pub enum OutputError {
     /// Whoever read it has seen enough (`| head`). No failure of the program's.
     #[error("standard output was closed by its reader")]
     Closed,
+    /// It was closed when the program began (`>&-`). Rust then puts `/dev/null` in its place, which takes
+    /// everything.
+    #[error(
+        "standard output cannot be written: it was closed before the program began; redirect it \
+         into a file, or to /dev/null if the result is not wanted"
+    )]
+    NeverOpen,
     /// It is a file on a full disk, for example.
     #[error("standard output cannot be written: {0}; what it got is not whole")]
     Failed(String),
@@ -25,11 +34,51 @@ impl From<io::Error> for OutputError {
     }
 }
 
+/// Whether standard output was closed when the program began; looked up before the runtime starts, which
+/// hides it.
+#[cfg(unix)]
+static NEVER_OPEN: AtomicBool = AtomicBool::new(false);
+
+#[cfg(unix)]
+#[allow(unsafe_code, reason = "nothing safe runs before the runtime")]
+mod before_main {
+    use super::{NEVER_OPEN, Ordering};
+
+    extern "C" fn look() {
+        // SAFETY: asks for a descriptor's flags; touches no memory.
+        let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
+        NEVER_OPEN.store(flags == -1, Ordering::Relaxed);
+    }
+
+    // SAFETY: the section lists functions without arguments that are called before `main`; this one
+    // needs nothing that is set up later.
+    #[used]
+    #[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".init_array"))]
+    #[cfg_attr(
+        target_vendor = "apple",
+        unsafe(link_section = "__DATA,__mod_init_func")
+    )]
+    static LOOK: extern "C" fn() = look;
+}
+
+/// Checks that there is a standard output at all: long work should not end in a result that nobody gets.
+///
+/// # Errors
+/// It was closed when the program began.
+pub fn check() -> Result<(), OutputError> {
+    #[cfg(unix)]
+    if NEVER_OPEN.load(Ordering::Relaxed) {
+        return Err(OutputError::NeverOpen);
+    }
+    Ok(())
+}
+
 /// Writes a result to standard output, at once.
 ///
 /// # Errors
 /// It is closed or cannot be written.
 pub fn print(text: &str) -> Result<(), OutputError> {
+    check()?;
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)

@@ -1,7 +1,6 @@
 //! Pictures as files, SVG or PNG by the name's ending, and what their charts have in common. Brings the
 //! one font of its labels; asks the system for none. Knows nothing of what is drawn.
 
-use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -9,6 +8,8 @@ use anyhow::{Context, bail};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::register_font;
+
+use crate::whole_file;
 
 /// The name of the one font of labels.
 pub const FONT: &str = "sans-serif";
@@ -50,16 +51,11 @@ impl Format {
 /// Checks that a plot can be written there, and leaves everything as it is.
 ///
 /// # Errors
-/// An ending that is neither `.svg` nor `.png`, or a file that cannot be written.
+/// An ending that is neither `.svg` nor `.png`, a folder or a pipe under that name, or a file that cannot be
+/// written.
 pub fn check(path: &Path) -> anyhow::Result<()> {
     Format::of(path)?;
-    let was_there = path.exists();
-    let opened = fs::OpenOptions::new().append(true).create(true).open(path);
-    opened.with_context(|| unwritten(path))?;
-    if !was_there {
-        fs::remove_file(path).with_context(|| unwritten(path))?;
-    }
-    Ok(())
+    whole_file::check(path).with_context(|| unwritten(path))
 }
 
 fn unwritten(path: &Path) -> String {
@@ -75,31 +71,32 @@ fn font() -> anyhow::Result<()> {
     fine.then_some(()).context("the font of labels is broken")
 }
 
-/// Draws a picture into a file.
+/// Draws a picture into a file, whole or not at all.
 ///
 /// # Errors
-/// An ending that is neither `.svg` nor `.png`, or a file that cannot be written.
+/// As of [`check`].
 pub fn write(picture: &impl Picture, path: &Path) -> anyhow::Result<()> {
     font()?;
     let size = picture.size();
-    let unwritten = || unwritten(path);
-    match Format::of(path)? {
+    let bytes = match Format::of(path)? {
         Format::Svg => {
             let mut text = String::new();
             picture.draw(&SVGBackend::with_string(&mut text, size).into_drawing_area())?;
-            fs::write(path, text).with_context(unwritten)
+            text.into_bytes()
         }
         Format::Png => {
             let mut pixels = vec![0; size.0 as usize * size.1 as usize * 3];
             picture.draw(&BitMapBackend::with_buffer(&mut pixels, size).into_drawing_area())?;
-            let file = fs::File::create(path).with_context(unwritten)?;
-            let mut encoder = png::Encoder::new(file, size.0, size.1);
+            let mut bytes = Vec::new();
+            let mut encoder = png::Encoder::new(&mut bytes, size.0, size.1);
             encoder.set_color(png::ColorType::Rgb);
-            let mut writer = encoder.write_header().with_context(unwritten)?;
-            writer.write_image_data(&pixels).with_context(unwritten)?;
-            writer.finish().with_context(unwritten)
+            let mut writer = encoder.write_header()?;
+            writer.write_image_data(&pixels)?;
+            writer.finish()?;
+            bytes
         }
-    }
+    };
+    whole_file::write(path, &bytes).with_context(|| unwritten(path))
 }
 
 /// What every chart starts from.

@@ -171,3 +171,65 @@ fn what_cannot_be_measured_is_refused() {
     let little = ["--model-config", "llama-3-8b", "--memory", "100"];
     refused(&little, "does not fit");
 }
+
+/// Shapes that somebody wrote by hand.
+#[test]
+fn shapes_written_by_hand_are_measured_or_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.json");
+    let run = |changes: &[(&str, Value)]| {
+        let mut config = serde_json::json!({
+            "model_type": "qwen3_moe", "vocab_size": 300, "hidden_size": 64, "num_hidden_layers": 2,
+            "num_attention_heads": 1, "num_key_value_heads": 1, "intermediate_size": 64,
+            "num_experts": 4, "num_experts_per_tok": 1, "moe_intermediate_size": 32,
+        });
+        for (field, value) in changes {
+            config[*field] = value.clone();
+        }
+        std::fs::write(&path, config.to_string()).unwrap();
+        let least = ["--no-first-token", "--prompt", "8", "--tokens", "2"];
+        bench(&[&["--model-config", path.to_str().unwrap()], &least[..]].concat())
+    };
+    let refused = |changes: &[(&str, Value)], because: &str| {
+        let said = run(changes).unwrap_err();
+        assert!(said.contains(because), "{said}");
+        assert!(!said.contains("download"), "{said}");
+    };
+    let many = Value::from(1024);
+    let experts = [("num_experts", many.clone()), ("num_hidden_layers", many)];
+    refused(&experts, "1024 in each of 1024 layers");
+    refused(&[("hidden_size", Value::Null)], "hidden_size is missing");
+    // The least there can be is no fault.
+    run(&[("vocab_size", 1.into())]).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn nothing_is_measured_for_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = model();
+    // The runtime would put a device in the place of what is closed.
+    let mut closed = Command::new("sh");
+    closed.args([
+        "-c",
+        "exec \"$0\" \"$@\" >&-",
+        env!("CARGO_BIN_EXE_twoclock"),
+    ]);
+    closed.args(["bench", "--json", "-m"]).arg(&file);
+    closed.env("TWOCLOCK_HOME", folder.path());
+    let output = closed.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("closed before the program began"), "{said}");
+
+    let pipe = folder.path().join("roof.svg");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let said = bench(&[
+        "-m",
+        file.to_str().unwrap(),
+        "--plot",
+        pipe.to_str().unwrap(),
+    ]);
+    assert!(said.unwrap_err().contains("no regular file"));
+}

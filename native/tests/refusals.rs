@@ -201,6 +201,22 @@ fn a_full_disk_and_a_pipe_for_a_model_are_refused() {
         .arg(&pipe)
         .output();
     refused(&output.unwrap(), "no regular file");
+
+    std::fs::rename(&pipe, home.path().join("manifest.json")).unwrap();
+    let output = twoclock(home.path(), &["dump-shaders", "--for", "cpu"])
+        .args([Path::new("-m"), &model(), home.path()])
+        .output();
+    refused(&output.unwrap(), "manifest.json cannot be written");
+
+    // Nothing is lost where a result goes nowhere on purpose; where it was closed, it is.
+    let mut closed = Command::new("sh");
+    closed.args(["-c", "exec \"$0\" list >&-", env!("CARGO_BIN_EXE_twoclock")]);
+    let output = closed.env("TWOCLOCK_HOME", home.path()).output();
+    refused(&output.unwrap(), "closed before the program began");
+    let nowhere = twoclock(home.path(), &["list"])
+        .stdout(Stdio::null())
+        .status();
+    assert!(nowhere.unwrap().success());
 }
 
 #[test]

@@ -28,6 +28,7 @@ use crate::host_executor::HostExecutor;
 use crate::memory;
 use crate::model_shapes;
 use crate::models::Models;
+use crate::output;
 use crate::picture;
 use crate::report::Reporter;
 use crate::store::Store;
@@ -72,6 +73,7 @@ pub fn run(
     store: &Store,
     report: &Reporter,
 ) -> anyhow::Result<String> {
+    output::check()?;
     if let Some(path) = &args.plot {
         picture::check(path)?;
     }
@@ -365,7 +367,8 @@ fn kept(core: &mut Core, prompt: usize, tokens: usize) -> anyhow::Result<Vec<Lau
         ignore_eos: true,
         ..SamplingParams::default()
     };
-    core.add_request((0..prompt as u32).map(|i| i % 5).collect(), params)?;
+    let ids = core.vocab_size().clamp(1, 5) as u32;
+    core.add_request((0..prompt as u32).map(|i| i % ids).collect(), params)?;
     let mut last = Vec::new();
     while core.has_unfinished_requests() {
         core.runner_mut().executor_mut().keep();
