@@ -67,7 +67,7 @@ impl<R: ExecuteModel, C: Clock> Drop for Awaited<'_, R, C> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::core_tests::{Answer, config, drive, engine, prompt, served_alone};
+    use super::super::paged_hash::{Answer, config, drive, engine, prompt, served_alone};
     use crate::types::{PoolingParams, TokenId};
     use pollster::block_on;
     use std::collections::BTreeMap;

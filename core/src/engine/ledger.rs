@@ -85,8 +85,8 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use super::super::core_tests::{config, engine, prompt, serve};
     use super::super::metrics::MetricValue;
+    use super::super::paged_hash::{config, engine, prompt, serve};
 
     #[test]
     fn an_engine_counts_what_it_did() {

@@ -2,9 +2,9 @@
 //! device: the model recites.
 
 use super::core::EngineCore;
-use super::core_tests::model;
 use super::llm::{LlmEngine, Prompt};
 use super::metrics::MetricValue;
+use super::paged_hash::model;
 use crate::clock::ManualClock;
 use crate::config::ModelConfig;
 use crate::error::{Error, Result};

@@ -22,9 +22,11 @@ mod sampling_check;
 pub mod step_costs;
 
 #[cfg(test)]
-pub(crate) mod core_tests;
+mod core_tests;
 #[cfg(test)]
 mod llm_tests;
+#[cfg(test)]
+mod paged_hash;
 #[cfg(test)]
 mod run_ahead_tests;
 

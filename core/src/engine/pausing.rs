@@ -71,7 +71,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::core_tests::{config, engine, prompt, served_alone};
+    use super::super::paged_hash::{config, engine, prompt, served_alone};
     use crate::sched::SchedulerConfig;
     use pollster::block_on;
     use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Steps in flight: the same answers at any depth, whatever ends them, fails or gives way meanwhile.
 //! Knows no device.
 
-use super::core_tests::{
+use super::paged_hash::{
     Answer, Engine, config, drive, engine, engine_ending_at, prompt, serve, served_alone,
 };
 use crate::sched::SchedulerConfig;

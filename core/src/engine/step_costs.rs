@@ -193,7 +193,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::core_tests::{config, engine, serve, served_alone};
+    use super::super::paged_hash::{config, engine, serve, served_alone};
     use super::*;
     use crate::sched::{Hardware, KvGroupShape, ModelShape, SchedulerConfig};
 

@@ -1,7 +1,7 @@
 //! What attention stores for the matmul behind it. Knows no way of computing it.
 
-use crate::attention::{REGIMES, Shape, borders};
 use crate::attention_bodies::BODIES;
+use crate::attention_step::{REGIMES, Shape, borders};
 use twoclock_shaders::executor::Executor as _;
 use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_tests::{gpu, rounded};

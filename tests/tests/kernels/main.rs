@@ -5,6 +5,8 @@
 mod attention;
 mod attention_bodies;
 mod attention_formats;
+mod attention_perf;
+mod attention_step;
 mod embed;
 mod fma_rate;
 mod fused;

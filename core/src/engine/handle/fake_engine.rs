@@ -4,7 +4,7 @@
 use super::{EngineDriver, EngineHandle, HandleOptions, RequestStream, StreamError, Turn};
 use crate::clock::ManualClock;
 use crate::config::{ModelConfig, TokenKind, Vocabulary};
-use crate::engine::core_tests::model;
+use crate::engine::paged_hash::model;
 use crate::engine::{EngineCore, LlmEngine, Prompt, RequestOutput, RetryPolicy, RunnerFactory};
 use crate::error::{Error, ExecutorError, Result};
 use crate::runner::ExecuteModel;
