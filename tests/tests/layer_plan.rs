@@ -137,8 +137,8 @@ fn cooperative_matrices_stay_by_themselves() {
     assert_eq!(bodies.iter().filter(|body| fused(body)).count(), 2);
 }
 
-/// Where experts have several tokens in the mean, their pairs are grouped once a layer; where they have
-/// not, nothing is.
+/// Where a pair has others with its expert in the mean, pairs are grouped once a layer; where it has not,
+/// nothing is.
 #[test]
 fn pairs_are_grouped_where_experts_share() {
     let shape = json!({

@@ -68,15 +68,17 @@ impl Pairs {
     ///
     /// What decides between the bodies of a matrix product is how many inputs share a row of weights. Of
     /// a mixture those are the pairs of an expert, so their number stands for the tokens, and
-    /// [`Tuning`](crate::tuning::Tuning)'s borders hold here too: pair by pair `pairs` matrices are read
-    /// and unpacked, in tiles about one for each expert that anybody chose and one more for each full
-    /// tile. Their number is the mean over such experts, if each is as likely as the next; where some
-    /// are likelier, tiles gain more than that says.
+    /// [`Tuning`](crate::tuning::Tuning)'s borders hold here too. Experts differ in it, and what counts is what a
+    /// pair meets: it shares its expert with each of the other tokens with the same likelihood, if each expert is
+    /// as likely as the next, so there are `1 + (tokens − 1) · chosen / experts` of them in the mean over pairs;
+    /// over experts, of which many have few, the mean is less, and tiles of so many would cut those with most
+    /// pairs into several, each of which reads the weights again. Where some experts are likelier, tiles gain
+    /// more than that says.
     pub fn regime(self, caps: &Caps) -> Regime {
         let (experts, chosen) = (f64::from(self.experts), f64::from(self.chosen));
-        let missed = (1.0 - chosen / experts).powf(f64::from(self.room));
-        let mean = f64::from(self.room) * chosen / (experts * (1.0 - missed));
-        let regime = Regime::choose(caps, mean.round() as u32);
+        let others = f64::from(self.room.saturating_sub(1));
+        let met = 1.0 + others * chosen / experts;
+        let regime = Regime::choose(caps, met.round() as u32);
         // No such device has so much memory; but what it would do then is right.
         match self.tiles(regime.tokens()) > caps.max_workgroups {
             true => Regime::choose(caps, 1),
@@ -172,7 +174,7 @@ mod tests {
         let gpu = Caps::portable_gpu();
         let tiles = [1, 16, 32, 64, 128, 256, 1024, 2048]
             .map(|room| pairs(room, 8, 128).regime(&gpu).tokens());
-        assert_eq!(tiles, [1, 2, 2, 4, 8, 16, 16, 32]);
+        assert_eq!(tiles, [1, 2, 4, 8, 16, 16, 32, 32]);
         assert_eq!(pairs(2, 2, 8).regime(&gpu).tokens(), 1);
         // More tiles than a grid has places: pair by pair, whose tokens are another dimension.
         let mut cpu = Caps::reference();
