@@ -10,20 +10,17 @@ use twoclock_core::weights::Quantization;
 use crate::batch::args::BatchArgs;
 use crate::bench::args::{BenchArgs, MORE_HELP as BENCH_HELP};
 use crate::dump_shaders::{DumpArgs, MORE_HELP as DUMP_HELP};
+use crate::engine_args::EngineArgs;
 use crate::form::FormArgs;
 use crate::selftest::args::{MORE_HELP as SELFTEST_HELP, SelftestArgs};
 use crate::tune::args::{MORE_HELP as TUNE_HELP, TuneArgs};
 
 mod embed;
-mod engine;
 mod logit_bias;
 mod simulate;
-mod slo;
 
 pub use embed::{EmbedArgs, Pooling};
-pub use engine::EngineArgs;
 pub use simulate::{Comparison, SimulateArgs};
-pub use slo::SloArgs;
 
 /// Runs large language models on the GPU, through WebGPU's shading language.
 #[derive(Debug, Parser)]
@@ -183,7 +180,7 @@ Of a model split over several .gguf files, name any one.")]
         #[arg(long, value_name = "q8_0|q4_0")]
         quantize: Option<Quantization>,
         /// Count with matrices multiplied so; auto as on a GPU.
-        #[arg(long, default_value = "auto", value_name = "auto|f32|f16|int8")]
+        #[arg(long, default_value = "auto", value_name = ComputeDtype::NAMES)]
         compute_dtype: ComputeDtype,
         /// Count with keys and values of this type.
         #[arg(long, default_value = "auto", value_name = "auto|f16|f32|int8")]

@@ -21,11 +21,20 @@ pub fn as_json(found: &[AdapterSummary]) -> Value {
         device["type"] = json!(adapter.kind);
         device["backend"] = json!(adapter.backend);
         device["driver"] = json!(adapter.driver);
+        device["same_tokens"] = json!(same_tokens(adapter.same_bits()));
         device
     });
     let mut devices: Vec<_> = adapters.collect();
-    devices.push(json!({"device": "cpu", "name": "reference kernels", "type": "reference"}));
+    devices.push(json!({
+        "device": "cpu", "name": "reference kernels", "type": "reference",
+        "same_tokens": same_tokens(true),
+    }));
     json!({ "devices": devices })
+}
+
+/// For programs: what a request's tokens have in common however it is served, as is promised of a device.
+pub fn same_tokens(bits: bool) -> &'static str {
+    if bits { "bits" } else { "epsilon" }
 }
 
 fn limits(caps: &Caps) -> Value {
@@ -56,7 +65,7 @@ pub fn as_text(found: &[AdapterSummary]) -> String {
             (false, None) => "no f16",
         };
         text += &format!(
-            "{number}    {} ({}, {})\n     driver {}\n     {f16}, {subgroups}, bindings of {}, buffers of {}, {} of workgroup memory\n",
+            "{number}    {} ({}, {})\n     driver {}\n     {f16}, {subgroups}, bindings of {}, buffers of {}, {} of workgroup memory\n     the same tokens however a request is served, {}\n",
             adapter.name,
             adapter.kind,
             adapter.backend,
@@ -64,6 +73,10 @@ pub fn as_text(found: &[AdapterSummary]) -> String {
             human_bytes(caps.max_binding_bytes),
             human_bytes(caps.max_buffer_bytes),
             human_bytes(caps.max_workgroup_bytes.into()),
+            match adapter.same_bits() {
+                true => "to the bit",
+                false => "up to where two are nearly as likely (`twoclock selftest` says more)",
+            },
         );
     }
     text += "cpu  the reference kernels in plain Rust, on one thread\n";

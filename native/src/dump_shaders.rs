@@ -16,10 +16,12 @@ use twoclock_shaders::kernel::KernelKey;
 use twoclock_shaders::kernels;
 use twoclock_shaders::link::link;
 
+use crate::asked_variants::variants;
 use crate::devices;
 use crate::host_executor::DeviceChoice;
+use crate::kept_tuning;
 use crate::models::Models;
-use crate::selftest::variants;
+use crate::store::Store;
 use crate::whole_file;
 
 /// Shown after the help.
@@ -51,7 +53,7 @@ pub struct DumpArgs {
     )]
     pub profile: Option<Profile>,
     /// Precision of the arithmetic.
-    #[arg(long, default_value = "auto", value_name = "auto|CLASS")]
+    #[arg(long, default_value = "auto", value_name = ComputeDtype::NAMES)]
     pub compute_dtype: ComputeDtype,
     /// Type of keys and values.
     #[arg(long, default_value = "auto", value_name = "auto|f16|f32|int8")]
@@ -70,16 +72,16 @@ pub struct DumpArgs {
 /// Devices by what they offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Profile {
-    /// A GPU with WebGPU's default limits.
+    /// A GPU with WebGPU's default limits; with cooperative matrices where the class is theirs.
     Gpu,
     /// A processor without subgroups.
     Cpu,
 }
 
 impl Profile {
-    fn caps(self) -> Caps {
+    fn caps(self, class: ComputeDtype) -> Caps {
         match self {
-            Self::Gpu => Caps::portable_gpu(),
+            Self::Gpu => class.portable_gpu(),
             Self::Cpu => Caps::reference(),
         }
     }
@@ -89,7 +91,7 @@ impl Profile {
 ///
 /// # Errors
 /// No such model or device, or a folder that cannot be written.
-pub fn run(args: &DumpArgs, models: &Models<'_>) -> anyhow::Result<String> {
+pub fn run(args: &DumpArgs, models: &Models<'_>, store: &Store) -> anyhow::Result<String> {
     let keys: HashSet<KernelKey> = match &args.model {
         None => kernels::ALL.iter().flat_map(|k| (k.variants)()).collect(),
         Some(model) => {
@@ -99,7 +101,7 @@ pub fn run(args: &DumpArgs, models: &Models<'_>) -> anyhow::Result<String> {
                 kv_cache_dtype: args.kv_cache_dtype,
                 ..RunnerOptions::default()
             };
-            variants(&caps(args)?, &checkpoint, &options)?
+            variants(&caps(args, store)?, &checkpoint, &options)?
         }
     };
     let by_name: BTreeMap<String, KernelKey> =
@@ -151,9 +153,10 @@ pub fn run(args: &DumpArgs, models: &Models<'_>) -> anyhow::Result<String> {
     ))
 }
 
-fn caps(args: &DumpArgs) -> anyhow::Result<Caps> {
+/// Of the device that is asked, tuned as it is when a model runs on it.
+fn caps(args: &DumpArgs, store: &Store) -> anyhow::Result<Caps> {
     if let Some(profile) = args.profile {
-        return Ok(profile.caps());
+        return Ok(profile.caps(args.compute_dtype));
     }
     let number = match args.device.unwrap_or_default() {
         DeviceChoice::Cpu => return Ok(Caps::reference()),
@@ -161,7 +164,10 @@ fn caps(args: &DumpArgs) -> anyhow::Result<Caps> {
         DeviceChoice::Adapter(number) => number,
     };
     match devices::find().get(number) {
-        Some(adapter) => Ok(adapter.caps.clone()),
+        Some(adapter) => Ok(Caps {
+            tuning: kept_tuning::of(&store.caches(), adapter),
+            ..adapter.caps.clone()
+        }),
         None => bail!("there is no device {number} here (twoclock devices); --for gpu needs none"),
     }
 }

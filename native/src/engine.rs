@@ -20,7 +20,7 @@ use twoclock_shaders::executor::{Executor, ExecutorError};
 use twoclock_shaders::kernels::matmul::Regime;
 
 use crate::clock::HostClock;
-use crate::host_executor::{DeviceChoice, HostExecutor};
+use crate::host_executor::{DeviceChoice, HostExecutor, Pipelines};
 use crate::memory;
 use crate::report::Reporter;
 use crate::store::Store;
@@ -126,7 +126,7 @@ impl RunnerFactory for HostFactory {
 
     async fn create(&mut self) -> Result<Self::Runner, Error> {
         tracing::warn!("the device was lost: it is opened and the model loaded again");
-        let executor = HostExecutor::open(self.device, Some(&self.caches))?;
+        let executor = HostExecutor::open(self.device, &self.caches, Pipelines::Kept)?;
         if executor.adapter_key() != self.adapter_key.as_deref() {
             let other = format!("the lost device is not back, and {executor} is another");
             return Err(ExecutorError::NoDevice(other).into());
@@ -160,7 +160,7 @@ pub fn load(
     report: &Reporter,
 ) -> anyhow::Result<HostEngine> {
     let caches = store.caches();
-    let executor = HostExecutor::open(options.device, Some(&caches))?;
+    let executor = HostExecutor::open(options.device, &caches, Pipelines::Kept)?;
     report.detail(&format!("on {executor}"));
     let mut checkpoint = checkpoint.clone();
     if let Some(quantization) = options.quantize {

@@ -12,13 +12,10 @@ use pollster::block_on;
 use twoclock_shaders::caps::Caps;
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::{Executor, ExecutorError, Ticket};
-use twoclock_shaders::gpu::{
-    AdapterSummary, Counters, DeviceOptions, GpuDevice, WgpuExecutor, adapters,
-};
+use twoclock_shaders::gpu::{Counters, DeviceOptions, GpuDevice, WgpuExecutor, adapters};
 use twoclock_shaders::program::{BufferId, Program, StepArgs};
-use twoclock_shaders::tuning::Tuning;
 
-use crate::tune::file;
+use crate::kept_tuning;
 use crate::whole_file;
 
 /// What `--device` says.
@@ -50,13 +47,13 @@ impl FromStr for DeviceChoice {
 /// More bytes are no pipeline cache.
 const MOST_PIPELINES: u64 = 256 << 20;
 
-/// What `tune` kept of an adapter. Without it, and where it cannot be read, the defaults hold.
-fn tuned((caches, adapter): (&Path, &AdapterSummary)) -> Option<Tuning> {
-    let tuning = file::read(&file::path(caches, &adapter.cache_key));
-    tuning.unwrap_or_else(|e| {
-        tracing::warn!("the defaults hold: {e}");
-        None
-    })
+/// What of the driver's pipeline cache is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pipelines {
+    /// What it compiled in earlier runs, and this one's is kept.
+    Kept,
+    /// Nothing: all is compiled.
+    Fresh,
 }
 
 /// An executor of this machine.
@@ -69,30 +66,44 @@ pub enum HostExecutor {
 }
 
 impl HostExecutor {
-    /// Opens the chosen device. What the driver compiled in earlier runs is read from `caches`.
+    /// Opens the chosen device, tuned as `tune` kept it in `caches`.
     ///
     /// # Errors
     /// [`ExecutorError::NoDevice`].
-    pub fn open(choice: DeviceChoice, caches: Option<&Path>) -> Result<Self, ExecutorError> {
+    pub fn open(
+        choice: DeviceChoice,
+        caches: &Path,
+        pipelines: Pipelines,
+    ) -> Result<Self, ExecutorError> {
         let adapter = match choice {
             DeviceChoice::Cpu => return Ok(Self::Cpu(CpuExecutor::default())),
             DeviceChoice::Best => 0,
             DeviceChoice::Adapter(number) => number,
         };
         let found = block_on(adapters());
-        let cache = caches
-            .zip(found.get(adapter))
-            .map(|(folder, adapter)| folder.join(format!("{}.pipelines", adapter.cache_key)));
+        let found = found.get(adapter);
+        let cache = found
+            .filter(|_| pipelines == Pipelines::Kept)
+            .map(|adapter| caches.join(format!("{}.pipelines", adapter.cache_key)));
         let options = DeviceOptions {
             adapter: Some(adapter).filter(|_| choice != DeviceChoice::Best),
             // A cache that cannot be read is made anew.
             pipeline_cache: cache
                 .as_ref()
                 .and_then(|path| whole_file::read(path, MOST_PIPELINES).ok()),
-            tuning: caches.zip(found.get(adapter)).and_then(tuned),
+            tuning: found.map(|adapter| kept_tuning::of(caches, adapter)),
         };
         let device = block_on(GpuDevice::open(options))?;
         Ok(Self::Gpu(Box::new(WgpuExecutor::new(device)), cache))
+    }
+
+    /// Whether a request's tokens are promised to the bit however it is served; else up to where two are
+    /// nearly as likely.
+    pub fn same_bits(&self) -> bool {
+        match self {
+            Self::Gpu(gpu, _) => gpu.device().summary.same_bits(),
+            Self::Cpu(_) => true,
+        }
     }
 
     /// What tells its adapter and driver from others; `None` for the reference kernels.

@@ -8,7 +8,6 @@ use twoclock_core::config::{ModelConfig, TextAssets, TokenizerAsset};
 use twoclock_core::runner::{ComputeDtype, KvCacheDtype, MemoryPlan};
 use twoclock_core::weights::repack::{tensor_bytes, tensor_format};
 use twoclock_core::weights::{Checkpoint, DType};
-use twoclock_shaders::caps::Caps;
 
 use crate::engine::limits;
 use crate::output::one_line;
@@ -254,11 +253,11 @@ fn shares(checkpoint: &Checkpoint) -> Vec<Share> {
     shares
 }
 
-/// What `run` would take on a device that offers no more than every one does.
+/// What `run` would take on a GPU that offers no more than every one of its class does.
 fn plan(checkpoint: &Checkpoint, counted: Dtypes) -> twoclock_core::error::Result<MemoryPlan> {
     let limits = limits(&checkpoint.config, None);
     MemoryPlan::new(
-        &Caps::portable_gpu(),
+        &counted.compute.portable_gpu(),
         checkpoint,
         &limits,
         counted.compute,

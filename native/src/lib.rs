@@ -8,6 +8,7 @@
 )]
 
 pub mod answer;
+pub mod asked_variants;
 pub mod bad_words;
 pub mod batch;
 pub mod bench;
@@ -20,6 +21,7 @@ pub mod download;
 pub mod dump_shaders;
 pub mod embed;
 pub mod engine;
+pub mod engine_args;
 pub mod engine_thread;
 pub mod eval;
 pub mod files;
@@ -34,6 +36,10 @@ pub mod hub_reference;
 pub mod index;
 pub mod inspect;
 pub mod interrupt;
+pub mod keeping_executor;
+pub mod kept_tuning;
+pub mod loads;
+pub mod marks;
 pub mod memory;
 pub mod model_shapes;
 pub mod models;
@@ -46,6 +52,7 @@ pub mod report;
 pub mod run;
 pub mod selftest;
 pub mod simulate;
+pub mod slo_args;
 pub mod store;
 pub mod text_folder;
 pub mod text_input;

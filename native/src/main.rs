@@ -15,13 +15,13 @@ use twoclock::batch;
 use twoclock::bench;
 use twoclock::catalogue;
 use twoclock::cli::{
-    Cli, Command, Comparison, EmbedArgs, EngineArgs, GenerationConfig, RunArgs, SamplingArgs,
-    SimulateArgs,
+    Cli, Command, Comparison, EmbedArgs, GenerationConfig, RunArgs, SamplingArgs, SimulateArgs,
 };
 use twoclock::devices;
 use twoclock::dump_shaders;
 use twoclock::embed;
 use twoclock::engine::{self, EngineOptions};
+use twoclock::engine_args::EngineArgs;
 use twoclock::eval;
 use twoclock::inspect;
 use twoclock::interrupt;
@@ -98,7 +98,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             output::print(&text)?;
             verdict?;
         }
-        Command::DumpShaders(args) => output::print(&dump_shaders::run(args, &models)?)?,
+        Command::DumpShaders(args) => output::print(&dump_shaders::run(args, &models, &store)?)?,
         Command::Eval {
             model,
             text,

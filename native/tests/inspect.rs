@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
+use twoclock_core::runner::ComputeDtype;
 
 fn inspect(model: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_twoclock"))
@@ -54,6 +55,17 @@ fn says_what_a_folder_and_a_file_hold() {
 
         let text = inspect(&golden(path), &[]).stdout;
         assert!(String::from_utf8(text).unwrap().contains(format));
+    }
+}
+
+#[test]
+fn counts_in_every_class() {
+    for name in ComputeDtype::NAMES.split('|') {
+        let arguments = ["--json", "--compute-dtype", name];
+        let shown = inspect(&golden("gguf/Q4_1.gguf"), &arguments).stdout;
+        let shown: Value = serde_json::from_slice(&shown).unwrap();
+        let class = if name == "auto" { "f16" } else { name };
+        assert_eq!(shown["memory"]["compute_dtype"], class, "{shown}");
     }
 }
 

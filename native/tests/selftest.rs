@@ -7,14 +7,18 @@
 )]
 
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use twoclock::selftest::loads::{limits, load, serve_all_kinds};
+use twoclock::asked_variants::variants;
+use twoclock::loads::{limits, load, serve_all_kinds};
 use twoclock::selftest::models;
-use twoclock_core::runner::RunnerOptions;
+use twoclock::selftest::steps::{Pass, Steps};
+use twoclock_core::runner::{ComputeDtype, NumericsClass, RunnerOptions};
+use twoclock_shaders::caps::Caps;
 use twoclock_shaders::cpu::{Bound, CpuExecutor};
 use twoclock_shaders::kernel::KernelKey;
+use twoclock_shaders::recording::RecordingExecutor;
 use twoclock_shaders::twin::TwinExecutor;
 
 fn model() -> PathBuf {
@@ -44,6 +48,9 @@ fn what_a_model_asks_for_is_compared() {
     let found: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(found["passed"], true, "{text}");
     assert_eq!(found["same_tokens"], "bits", "{text}");
+    let devices = twoclock(&["devices", "--json"]).unwrap();
+    let devices: Value = serde_json::from_str(&devices).unwrap();
+    assert_eq!(found["promised"], devices["devices"][0]["same_tokens"]);
     let subject = &found["subjects"][0];
     assert_eq!(subject["not_compared"].as_array().unwrap().len(), 0);
     assert!(subject["regimes"]["values"].as_u64().unwrap() > 1000);
@@ -67,6 +74,59 @@ fn models_for_the_test_can_be_made() {
     for subject in all.iter().chain(&models::defaults().unwrap()) {
         let narrow = subject.checkpoint.narrowed().unwrap();
         assert!(narrow.metadata.parameters < 20_000_000, "{}", subject.name);
+    }
+}
+
+/// What narrow models run is what whole ones ask for, wherever a device's tuning has its borders.
+#[test]
+fn narrow_models_ask_for_the_kernels_of_whole_ones() {
+    let tuned = |mut caps: Caps, fields: &[(&str, u32)]| {
+        for &(field, value) in fields {
+            caps.tuning = caps.tuning.with(field, value).unwrap();
+        }
+        caps
+    };
+    let gpu = Caps::portable_gpu;
+    let processor = Caps {
+        subgroups: Some((8, 8)),
+        ..Caps::reference()
+    };
+    let class = |class| RunnerOptions {
+        compute_dtype: ComputeDtype::Of(class),
+        ..RunnerOptions::default()
+    };
+    let subjects = models::defaults().unwrap();
+    for (caps, numerics) in [
+        (processor.clone(), NumericsClass::Int8),
+        (
+            tuned(processor, &[("row_rows_many", 16), ("row_many", 2000)]),
+            NumericsClass::F32,
+        ),
+        (gpu(), NumericsClass::F16),
+        (tuned(gpu(), &[("gemv_tokens", 100)]), NumericsClass::F16),
+        (tuned(gpu(), &[("skinny_tokens", 256)]), NumericsClass::F16),
+        (Caps::portable_coop(), NumericsClass::Coop),
+    ] {
+        let options = class(numerics);
+        let steps = Steps::of(&numerics.caps(&caps));
+        for subject in &subjects {
+            let narrow = subject.checkpoint.narrowed().unwrap();
+            let mut run = HashSet::new();
+            for pass in Pass::all(&caps) {
+                let (recording, launches) = RecordingExecutor::new(pass.caps.clone());
+                let config = limits(&narrow, steps.longest());
+                let mut core = load(recording, &narrow, config, options.clone()).unwrap();
+                pass.serve(&mut core, &steps).unwrap();
+                run.extend(launches.take().into_iter().map(|l| l.dispatch.key));
+            }
+            let asked = variants(&caps, &subject.checkpoint, &options).unwrap();
+            let missing: Vec<_> = asked.difference(&run).map(KernelKey::to_string).collect();
+            assert!(
+                missing.is_empty(),
+                "{} on {caps:?}: {missing:?}",
+                subject.name
+            );
+        }
     }
 }
 
@@ -125,6 +185,26 @@ fn shaders_are_files() {
         assert!(std::fs::read_to_string(wgsl).unwrap().contains("fn main"));
         let spirv = std::fs::read(folder.join(variant["spirv"].as_str().unwrap())).unwrap();
         assert_eq!(spirv[..4], 0x0723_0203u32.to_le_bytes());
+    }
+}
+
+/// `--for gpu` is a GPU that has what a class is for.
+#[test]
+fn every_class_has_shaders() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = model();
+    for (class, body) in [
+        ("f32", "matmul_gemv"),
+        ("f16", "matmul_gemv"),
+        ("int8", "matmul_gemv"),
+        ("coop", "matmul_coop_split"),
+    ] {
+        let to = folder.path().join(class);
+        let to = to.to_str().unwrap();
+        let of = ["-m", file.to_str().unwrap(), "--for", "gpu"];
+        twoclock(&[&["dump-shaders"], &of[..], &["--compute-dtype", class, to]].concat()).unwrap();
+        let manifest = std::fs::read_to_string(Path::new(to).join("manifest.json")).unwrap();
+        assert!(manifest.contains(body), "{class}");
     }
 }
 

@@ -29,6 +29,11 @@ pub struct Coop {
     pub subgroup: u32,
 }
 
+impl Coop {
+    /// Bytes of workgroup memory that the widest tiles take: more than WebGPU promises.
+    pub const WORKGROUP_BYTES: u32 = 19 << 10;
+}
+
 /// Capabilities and limits of a device. Sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caps {
@@ -77,6 +82,17 @@ impl Caps {
             max_workgroups: 65535,
             binding_alignment: 256,
             tuning: Tuning::default(),
+        }
+    }
+
+    /// The same with cooperative matrices, and the workgroup memory that their kernels take.
+    pub fn portable_coop() -> Self {
+        Self {
+            shader_f16: true,
+            subgroups: Some((32, 32)),
+            coop: Some(Coop { subgroup: 32 }),
+            max_workgroup_bytes: Coop::WORKGROUP_BYTES,
+            ..Self::portable_gpu()
         }
     }
 

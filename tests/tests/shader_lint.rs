@@ -5,12 +5,11 @@
 
 use naga::valid::{Capabilities, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
 use naga::{AddressSpace, Module, ScalarKind, StorageAccess, TypeInner};
-use twoclock_shaders::caps::{Caps, Dialect};
+use twoclock_shaders::caps::{Caps, Coop, Dialect};
 use twoclock_shaders::cpu;
 use twoclock_shaders::kernel::{Access, Kernel, KernelKey, Scalar};
 use twoclock_shaders::kernels::ALL;
 use twoclock_shaders::kernels::matmul::Needs;
-use twoclock_shaders::kernels::matmul_coop::WORKGROUP_BYTES;
 use twoclock_shaders::link::link;
 
 fn variants() -> impl Iterator<Item = (&'static Kernel, KernelKey)> {
@@ -145,7 +144,7 @@ fn baseline_variants_keep_webgpu_limits() {
             .map(|(_, var)| module.types[var.ty].inner.size(module.to_ctx()))
             .sum();
         let most = match cooperates(&text) {
-            true => WORKGROUP_BYTES,
+            true => Coop::WORKGROUP_BYTES,
             false => needs.map_or(limits.max_workgroup_bytes, |n| n.workgroup_bytes),
         };
         assert!(shared <= most, "{key}: {shared} bytes of workgroup memory");

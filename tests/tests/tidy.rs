@@ -3,7 +3,7 @@
 
 #![allow(missing_docs, reason = "a test binary has no public surface")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -318,6 +318,37 @@ fn shaders_import_from_left_to_right() {
             "{file} names wgpu"
         );
     }
+}
+
+#[test]
+fn modules_of_native_import_in_one_direction() {
+    let mut uses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for file in rust_files() {
+        let Some(rest) = file.strip_prefix("native/src/") else {
+            continue;
+        };
+        let module = rest.split(['/', '.']).next().unwrap_or_default();
+        let text = code(&file);
+        let used = text.split("crate::").skip(1).map(|after| {
+            let end = after.find(|c: char| !c.is_alphanumeric() && c != '_');
+            after[..end.unwrap_or(after.len())].to_owned()
+        });
+        let of = uses.entry(module.to_owned()).or_default();
+        of.extend(used.filter(|used| used != module));
+    }
+    assert!(
+        uses["bench"].contains("keeping_executor"),
+        "imports are found"
+    );
+    // Those go that use none of the others; what is left goes around.
+    while let Some(lowest) = uses.iter().find(|(_, used)| used.is_empty()) {
+        let lowest = lowest.0.clone();
+        uses.remove(&lowest);
+        uses.values_mut().for_each(|used| {
+            used.remove(&lowest);
+        });
+    }
+    assert!(uses.is_empty(), "these use each other: {uses:?}");
 }
 
 #[test]

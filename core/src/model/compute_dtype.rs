@@ -71,6 +71,18 @@ pub enum ComputeDtype {
 }
 
 impl ComputeDtype {
+    /// What [`from_str`](Self::from_str) takes.
+    pub const NAMES: &str = "auto|f32|f16|int8|coop";
+
+    /// A GPU that offers no more than every one does, or than every one with cooperative matrices where the
+    /// class is theirs.
+    pub fn portable_gpu(self) -> Caps {
+        match self {
+            Self::Of(NumericsClass::Coop) => Caps::portable_coop(),
+            _ => Caps::portable_gpu(),
+        }
+    }
+
     /// The class it comes to on a device.
     ///
     /// # Errors
@@ -100,7 +112,32 @@ impl FromStr for ComputeDtype {
             .find(|class| class.name() == text)
             .map(Self::Of)
             .ok_or_else(|| {
-                format!("{text:?} is no precision of arithmetic: give auto, f32, f16, int8 or coop")
+                let names = Self::NAMES;
+                format!("{text:?} is no precision of arithmetic: give one of {names}")
             })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_class_has_a_name_that_is_taken_and_a_device_that_has_it() {
+        let classes = NumericsClass::ALL.map(NumericsClass::name).join("|");
+        assert_eq!(ComputeDtype::NAMES, format!("auto|{classes}"));
+        for name in ComputeDtype::NAMES.split('|') {
+            let class: ComputeDtype = name.parse().expect("a name");
+            let resolved = class.resolve(&class.portable_gpu());
+            assert_eq!(
+                resolved.map(NumericsClass::name).ok(),
+                Some(match name {
+                    "auto" => "f16",
+                    name => name,
+                })
+            );
+        }
+        let other: Result<ComputeDtype, _> = "f64".parse();
+        assert!(other.is_err_and(|said| said.contains(ComputeDtype::NAMES)));
     }
 }

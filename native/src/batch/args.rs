@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use twoclock_core::sched::PreemptionMode;
 
-use crate::cli::EngineArgs;
 use crate::engine::ServingLimits;
+use crate::engine_args::EngineArgs;
 
 /// Shown below the arguments.
 pub const EXAMPLES: &str = "\

@@ -6,7 +6,7 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 
 use super::first_token::Caches;
-use crate::cli::EngineArgs;
+use crate::engine_args::EngineArgs;
 
 /// Shown after the help.
 pub const MORE_HELP: &str = "\

@@ -9,7 +9,7 @@ use twoclock_shaders::kernels::fma_rate::{self, FmaRateParams, LANES};
 use twoclock_shaders::program::{Command, Slice};
 use twoclock_shaders::recording::Launched;
 
-use super::keeping::{KeepingExecutor, matrix, param, weight_bytes};
+use crate::keeping_executor::{KeepingExecutor, matrix, param, weight_bytes};
 
 /// A dense matrix product of the model, alone.
 #[derive(Clone, Debug)]

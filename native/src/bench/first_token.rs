@@ -1,6 +1,6 @@
 //! The first token of a fresh process, cold and warm. Owns what cold means: the program is started anew
 //! with no pipeline cache of its own and with the driver's shader cache off, so that every shader is
-//! compiled; what the system keeps of files in memory stays, for only its owner may drop that.
+//! compiled, in the variants that `tune` chose as ever; what the system keeps of files in memory stays, for only its owner may drop that.
 
 use std::env;
 use std::process::{Command, Stdio};
@@ -26,7 +26,7 @@ pub struct FirstToken {
     pub first_token_s: f64,
 }
 
-/// Which caches a process uses.
+/// Which caches of compiled shaders a process uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Caches {
     /// None.

@@ -5,7 +5,6 @@ pub mod args;
 pub mod ceilings;
 pub mod figures;
 pub mod first_token;
-pub mod keeping;
 pub mod plot;
 pub mod serving;
 
@@ -24,7 +23,8 @@ use twoclock_shaders::gpu::Counters;
 use twoclock_shaders::recording::{Launched, RecordingExecutor};
 
 use crate::clock::HostClock;
-use crate::host_executor::HostExecutor;
+use crate::host_executor::{HostExecutor, Pipelines};
+use crate::keeping_executor::KeepingExecutor;
 use crate::memory;
 use crate::model_shapes;
 use crate::models::Models;
@@ -36,7 +36,6 @@ use crate::whole_file;
 use args::{BenchArgs, LoadFormat};
 use figures::Figures;
 use first_token::{Caches, FirstToken};
-use keeping::KeepingExecutor;
 use serving::{Load, serve};
 
 /// Tokens of the prompts before decoding.
@@ -145,9 +144,12 @@ fn load(
     store: &Store,
     caches: Caches,
 ) -> anyhow::Result<Core> {
-    let folder = store.caches();
-    let caches = (caches == Caches::Warm).then_some(folder.as_path());
-    let executor = HostExecutor::open(args.engine.device.unwrap_or_default(), caches)?;
+    let pipelines = match caches {
+        Caches::Cold => Pipelines::Fresh,
+        Caches::Warm => Pipelines::Kept,
+    };
+    let device = args.engine.device.unwrap_or_default();
+    let executor = HostExecutor::open(device, &store.caches(), pipelines)?;
     let options = RunnerOptions {
         memory: memory::budget(executor.caps(), args.engine.memory),
         compute_dtype: args.engine.compute_dtype,

@@ -8,8 +8,8 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::ceilings::Product;
 use super::figures::Figures;
+use crate::marks::{Mark, Sample, legend};
 use crate::picture::{FONT, Picture, digits, panel};
-use crate::simulate::marks::{Mark, Sample, legend};
 
 /// Figures as a picture.
 pub struct Roofline<'a>(pub &'a Figures);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::EngineArgs;
+use crate::engine_args::EngineArgs;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:

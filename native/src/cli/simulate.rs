@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::slo::{SloArgs, positive};
 use crate::simulate::policy::{self, Policy};
 use crate::simulate::shape::{self, Bits};
 use crate::simulate::{DEFAULT_REQUESTS, SimulateOptions, device_file, trace};
+use crate::slo_args::{SloArgs, positive};
 
 /// Shown after the help of `simulate`.
 pub(super) fn more_help() -> String {

@@ -3,54 +3,62 @@
 //! compared with itself. Owns what is compared and what that comes to.
 
 pub mod args;
-pub mod loads;
+pub mod findings;
 pub mod models;
 pub mod perf;
 pub mod report;
+pub mod steps;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
 use pollster::block_on;
 use twoclock_core::runner::{ComputeDtype, NumericsClass, RunnerOptions};
+use twoclock_core::sched::SchedulerConfig;
 use twoclock_core::types::SamplingParams;
 use twoclock_core::weights::Checkpoint;
-use twoclock_shaders::caps::{Caps, DeviceKind};
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::Executor;
 use twoclock_shaders::kernel::KernelKey;
-use twoclock_shaders::recording::RecordingExecutor;
-use twoclock_shaders::tuning::Tuning;
 use twoclock_shaders::twin::{Agreement, TwinExecutor};
 
-use crate::host_executor::{DeviceChoice, HostExecutor};
+use crate::asked_variants::variants;
+use crate::host_executor::{DeviceChoice, HostExecutor, Pipelines};
+use crate::loads::{Core, limits, load, prompt};
 use crate::models::Models;
 use crate::report::Reporter;
 use crate::store::Store;
 use crate::whole_file;
 use args::SelftestArgs;
-use loads::{Core, finish, limits, load, prompt, serve_all_kinds, serve_alone};
+use findings::Findings;
 use models::Subject;
-use report::Findings;
-
-/// Tokens of the longest step: more than any body but the largest takes.
-const TOKENS: usize = 72;
-/// Tokens of the longest step of a whole model.
-const WHOLE_TOKENS: usize = 512;
-
-/// Steps of so many tokens that one prompt goes through: each body of a matrix product, and of attention.
-const CHUNKS: [usize; 5] = [70, 24, 8, 3, 1];
+use steps::{Pass, Steps};
 
 /// What one prompt gave through steps of every size.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Regimes {
+    /// Tokens of the steps; the first are all of them, against which the others are held.
+    pub sizes: Vec<usize>,
     /// Log-probabilities compared.
     pub values: usize,
     /// Of them, those that differ in a bit.
     pub unequal: usize,
     /// Largest difference.
     pub largest: f32,
+}
+
+/// What was found of one model in one class.
+#[derive(Debug)]
+pub struct Tested {
+    /// Variants that ran beside the reference.
+    pub compared: HashMap<KernelKey, Agreement>,
+    /// Those that the whole model asks for.
+    pub asked: HashSet<KernelKey>,
+    /// Whether it asks for others in steps of more tokens than were asked about.
+    pub others_beyond: bool,
+    /// Steps beside each other.
+    pub regimes: Regimes,
 }
 
 /// Largest difference of a log-probability between steps of different sizes, where bits differ.
@@ -82,8 +90,8 @@ pub fn run(
         None if args.all => models::all()?,
         None => models::defaults()?,
     };
-    let mut executor = HostExecutor::open(device, Some(&store.caches()))?;
-    let mut findings = Findings::new(executor.to_string());
+    let mut executor = HostExecutor::open(device, &store.caches(), Pipelines::Kept)?;
+    let mut findings = Findings::new(executor.to_string(), executor.same_bits());
     let classes = match args.all {
         // Those the device has.
         true => {
@@ -101,27 +109,34 @@ pub fn run(
                 ..RunnerOptions::default()
             };
             let begin = Instant::now();
+            let numerics = class.resolve(executor.caps())?;
+            let steps = Steps::of(&numerics.caps(executor.caps()));
             let narrow = subject.checkpoint.narrowed()?;
-            let compared = compare(&mut executor, &narrow, &options)
+            let compared = compare(&mut executor, &steps, &narrow, &options)
                 .with_context(|| format!("{} cannot be tested", subject.name))?;
             let to_compare = begin.elapsed().as_secs_f64();
             let asked = variants(executor.caps(), &subject.checkpoint, &options)?;
             let to_ask = begin.elapsed().as_secs_f64() - to_compare;
-            let regimes = regimes(&mut executor, &narrow, &options)?;
+            let regimes = regimes(&mut executor, &steps, &narrow, &options)?;
             report.detail(&format!(
                 "{}: {to_compare:.1} s beside the reference, {to_ask:.1} s to see what is asked \
                  for, {:.1} s in all",
                 subject.name,
                 begin.elapsed().as_secs_f64()
             ));
-            let class = class.resolve(executor.caps())?;
-            findings.add(&subject.name, class, compared, asked, regimes);
+            let tested = Tested {
+                compared,
+                asked,
+                others_beyond: steps.others_beyond(),
+                regimes,
+            };
+            findings.add(&subject.name, numerics, tested);
         }
     }
     executor.save_pipelines();
     if args.perf {
         drop(executor);
-        findings.perf = perf::measure(args, &subjects[0].checkpoint)?;
+        findings.perf = perf::measure(args, &subjects[0].checkpoint, store)?;
     }
     if let Some(path) = &args.json_to {
         let text = format!("{:#}\n", findings.as_json());
@@ -138,82 +153,48 @@ pub fn run(
 /// Every variant that serving a narrow model runs, on the device against the reference.
 fn compare(
     executor: &mut HostExecutor,
+    steps: &Steps,
     narrow: &Checkpoint,
     options: &RunnerOptions,
-) -> anyhow::Result<BTreeMap<String, (KernelKey, Agreement)>> {
-    let caps = executor.caps().clone();
-    let mut all = beside(executor, caps.clone(), narrow, options, |core, tokens| {
-        serve_all_kinds(core, tokens)
-    })?;
-    if caps.kind == DeviceKind::Cpu {
-        // Its matrices have few rows: as if those were very many, as the whole model's may be.
-        let tuning = Tuning {
-            row_many: 0,
-            ..caps.tuning
-        };
-        let many = Caps { tuning, ..caps };
-        let of_many = beside(executor, many, narrow, options, |core, _| serve_alone(core))?;
-        for (name, (key, found)) in of_many {
-            let entry = all.entry(name).or_insert((key, Agreement::default()));
-            entry.1.add(found);
+) -> anyhow::Result<HashMap<KernelKey, Agreement>> {
+    let mut all: HashMap<KernelKey, Agreement> = HashMap::new();
+    for pass in Pass::all(executor.caps()) {
+        let reference = CpuExecutor::new(pass.caps.clone());
+        let (twin, agreements) = TwinExecutor::beside(&mut *executor, reference);
+        let config = limits(narrow, steps.longest());
+        let mut core = load(twin, narrow, config, options.clone())?;
+        pass.serve(&mut core, steps)?;
+        for (key, agreement) in agreements.take() {
+            all.entry(key).or_default().add(agreement);
         }
     }
     Ok(all)
 }
 
-type Twin<'a> = TwinExecutor<&'a mut HostExecutor>;
-
-/// What serving these loads runs of programs for these capabilities, on the device against the reference.
-fn beside(
-    executor: &mut HostExecutor,
-    caps: Caps,
-    narrow: &Checkpoint,
-    options: &RunnerOptions,
-    serve: impl Fn(&mut Core<Twin<'_>>, usize) -> anyhow::Result<()>,
-) -> anyhow::Result<BTreeMap<String, (KernelKey, Agreement)>> {
-    let (twin, agreements) = TwinExecutor::beside(executor, CpuExecutor::new(caps));
-    let config = limits(narrow, TOKENS);
-    let mut core = load(twin, narrow, config, options.clone())?;
-    serve(&mut core, TOKENS)?;
-    let agreements = agreements.borrow();
-    let by_name = agreements
-        .iter()
-        .map(|(key, agreement)| (key.to_string(), (key.clone(), agreement.clone())));
-    Ok(by_name.collect())
-}
-
-/// The variants that an engine for a whole model asks a device with these capabilities for.
-///
-/// # Errors
-/// A model that cannot be built.
-pub fn variants(
-    caps: &Caps,
-    whole: &Checkpoint,
-    options: &RunnerOptions,
-) -> anyhow::Result<HashSet<KernelKey>> {
-    let excerpt = whole.excerpt()?;
-    let (recording, launches) = RecordingExecutor::new(caps.clone());
-    let config = limits(&excerpt, WHOLE_TOKENS);
-    let mut core = load(recording, &excerpt, config, options.clone())?;
-    serve_all_kinds(&mut core, WHOLE_TOKENS)?;
-    let launches = launches.borrow();
-    Ok(launches.iter().map(|l| l.dispatch.key.clone()).collect())
-}
-
-/// One prompt through steps of every size, held against the first.
+/// One prompt through steps of every size, held against the longest.
 fn regimes(
     executor: &mut HostExecutor,
+    steps: &Steps,
     narrow: &Checkpoint,
     options: &RunnerOptions,
 ) -> anyhow::Result<Regimes> {
+    let config = limits(narrow, steps.longest());
+    let tokens = steps.longest().min(config.max_model_len - 1);
     let mut found = Regimes {
+        sizes: steps.sizes(tokens).collect(),
         values: 0,
         unequal: 0,
         largest: 0.0,
     };
     let mut first: Option<Vec<f32>> = None;
-    for chunk in CHUNKS {
-        let logprobs = logprobs(executor, narrow, options, chunk)?;
+    for &size in &found.sizes {
+        let config = SchedulerConfig {
+            max_num_batched_tokens: size,
+            max_num_seqs: 1,
+            ..config.clone()
+        };
+        let core = load(&mut *executor, narrow, config, options.clone())?;
+        let logprobs = logprobs(core, tokens)?;
         let Some(first) = &first else {
             first = Some(logprobs);
             continue;
@@ -228,29 +209,21 @@ fn regimes(
             };
         }
         if first.len() != logprobs.len() {
-            bail!("steps of {chunk} tokens gave {} values", logprobs.len());
+            bail!("steps of {size} tokens gave {} values", logprobs.len());
         }
     }
     Ok(found)
 }
 
-/// Log-probabilities of a prompt's tokens and of the best in their place, through steps of `chunk`
-/// tokens.
-fn logprobs(
-    executor: &mut HostExecutor,
-    narrow: &Checkpoint,
-    options: &RunnerOptions,
-    chunk: usize,
-) -> anyhow::Result<Vec<f32>> {
-    let config = limits(narrow, chunk);
-    let mut core = load(executor, narrow, config, options.clone())?;
+/// Log-probabilities of a prompt's tokens and of the best in their place.
+fn logprobs(mut core: Core<impl Executor>, tokens: usize) -> anyhow::Result<Vec<f32>> {
     let params = SamplingParams {
         max_tokens: 1,
         ignore_eos: true,
         prompt_logprobs: Some(6),
         ..SamplingParams::default()
     };
-    core.add_request(prompt(&core, CHUNKS[0], 1), params)?;
+    core.add_request(prompt(&core, tokens, 1), params)?;
     let mut values = Vec::new();
     while core.has_unfinished_requests() {
         for output in block_on(core.step())? {
@@ -263,6 +236,5 @@ fn logprobs(
             }
         }
     }
-    finish(&mut core)?;
     Ok(values)
 }

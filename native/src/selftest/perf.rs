@@ -5,9 +5,10 @@ use twoclock_core::runner::RunnerOptions;
 use twoclock_core::weights::Checkpoint;
 
 use super::args::SelftestArgs;
-use super::loads::{limits, load, serve_all_kinds};
-use crate::bench::keeping::KeepingExecutor;
-use crate::host_executor::HostExecutor;
+use crate::host_executor::{HostExecutor, Pipelines};
+use crate::keeping_executor::KeepingExecutor;
+use crate::loads::{limits, load, serve_all_kinds};
+use crate::store::Store;
 
 /// A variant at the largest of its grids.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,10 +34,15 @@ const TOKENS: usize = 512;
 ///
 /// # Errors
 /// The device's.
-pub(super) fn measure(args: &SelftestArgs, whole: &Checkpoint) -> anyhow::Result<Vec<Timed>> {
+pub(super) fn measure(
+    args: &SelftestArgs,
+    whole: &Checkpoint,
+    store: &Store,
+) -> anyhow::Result<Vec<Timed>> {
     let excerpt = whole.excerpt()?;
-    // Without the pipeline cache, so that first runs compile.
-    let executor = HostExecutor::open(args.device.unwrap_or_default(), None)?;
+    // So that first runs compile.
+    let device = args.device.unwrap_or_default();
+    let executor = HostExecutor::open(device, &store.caches(), Pipelines::Fresh)?;
     let mut executor = KeepingExecutor::new(executor);
     executor.time_singly();
     let options = RunnerOptions {

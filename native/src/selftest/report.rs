@@ -1,38 +1,14 @@
-//! What a self-test found: as text, as JSON, and as a verdict. Compares nothing.
+//! What a self-test found, as text and as JSON. Judges nothing.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use anyhow::bail;
 use serde_json::{Value, json};
-use twoclock_core::runner::NumericsClass;
-use twoclock_shaders::kernel::KernelKey;
 use twoclock_shaders::twin::Agreement;
 
-use super::perf::Timed;
-use super::{REGIME_TOLERANCE, Regimes};
+use super::findings::Findings;
+use crate::devices::same_tokens;
 use crate::picture::digits;
-
-/// What was found of one subject.
-#[derive(Clone, Debug)]
-struct Subject {
-    name: String,
-    class: NumericsClass,
-    variants: usize,
-    missing: Vec<String>,
-    regimes: Regimes,
-}
-
-/// All that was found on a device.
-#[derive(Clone, Debug)]
-pub struct Findings {
-    device: String,
-    subjects: Vec<Subject>,
-    /// By kernel, then by variant.
-    kernels: BTreeMap<&'static str, BTreeMap<String, Agreement>>,
-    /// Variants by themselves, where asked for.
-    pub perf: Vec<Timed>,
-}
 
 /// What the variants of a kernel come to.
 struct Row {
@@ -55,85 +31,6 @@ impl Row {
 }
 
 impl Findings {
-    /// Nothing yet.
-    pub fn new(device: String) -> Self {
-        Self {
-            device,
-            subjects: Vec::new(),
-            kernels: BTreeMap::new(),
-            perf: Vec::new(),
-        }
-    }
-
-    /// Adds what was found of a subject.
-    pub fn add(
-        &mut self,
-        name: &str,
-        class: NumericsClass,
-        compared: BTreeMap<String, (KernelKey, Agreement)>,
-        asked: HashSet<KernelKey>,
-        regimes: Regimes,
-    ) {
-        let missing = asked.into_iter().map(|key| key.to_string());
-        let mut missing: Vec<_> = missing.filter(|key| !compared.contains_key(key)).collect();
-        missing.sort_unstable();
-        self.subjects.push(Subject {
-            name: name.to_owned(),
-            class,
-            variants: compared.len(),
-            missing,
-            regimes,
-        });
-        for (name, (key, agreement)) in compared {
-            let all = self.kernels.entry(key.kernel).or_default().entry(name);
-            all.or_default().add(agreement);
-        }
-    }
-
-    fn faults(&self) -> Vec<String> {
-        let variants = self.kernels.values().flatten();
-        let differ = variants.filter_map(|(name, agreement)| {
-            let fault = agreement.fault.as_ref()?;
-            Some(format!("{name} differs: {fault}"))
-        });
-        let mut faults: Vec<String> = differ.collect();
-        for subject in &self.subjects {
-            let Subject { name, missing, .. } = subject;
-            faults.extend(
-                missing
-                    .iter()
-                    .map(|key| format!("{name}: {key} was not compared")),
-            );
-            let largest = subject.regimes.largest;
-            if largest > REGIME_TOLERANCE {
-                faults.push(format!(
-                    "{name}: steps of different sizes differ by {largest:e} in a log-probability"
-                ));
-            }
-        }
-        faults
-    }
-
-    /// Whether steps of every size gave the same bits.
-    pub fn same_bits(&self) -> bool {
-        self.subjects.iter().all(|s| s.regimes.unequal == 0)
-    }
-
-    /// Nothing, or what is wrong.
-    ///
-    /// # Errors
-    /// Something is.
-    pub fn verdict(&self) -> anyhow::Result<()> {
-        match &self.faults()[..] {
-            [] => Ok(()),
-            [first] => bail!("the device computes something else: {first}"),
-            [first, rest @ ..] => bail!(
-                "the device computes something else: {first} (and {} more)",
-                rest.len()
-            ),
-        }
-    }
-
     /// For programs.
     pub fn as_json(&self) -> Value {
         let kernels: serde_json::Map<String, Value> = self
@@ -158,6 +55,7 @@ impl Findings {
                 "variants": s.variants,
                 "not_compared": s.missing,
                 "regimes": {
+                    "steps": s.regimes.sizes,
                     "values": s.regimes.values,
                     "unequal": s.regimes.unequal,
                     "largest": s.regimes.largest,
@@ -173,7 +71,8 @@ impl Findings {
         json!({
             "device": self.device,
             "passed": self.verdict().is_ok(),
-            "same_tokens": if self.same_bits() { "bits" } else { "epsilon" },
+            "same_tokens": same_tokens(self.same_bits()),
+            "promised": same_tokens(self.promised_bits),
             "faults": self.faults(),
             "subjects": subjects.collect::<Vec<_>>(),
             "kernels": kernels,
@@ -207,7 +106,10 @@ impl Findings {
                 row.words
             );
         }
-        let _ = writeln!(text, "\nSteps of 24, 8, 3 and 1 tokens against one of 70:");
+        let _ = writeln!(
+            text,
+            "\nOne prompt in steps of other sizes against one step:"
+        );
         for s in &self.subjects {
             let found = match s.regimes.unequal {
                 0 => format!("the same bits in {} log-probabilities", s.regimes.values),
@@ -218,10 +120,11 @@ impl Findings {
             };
             let _ = writeln!(
                 text,
-                "  {} ({}, {} variants): {found}",
+                "  {} ({}, {} variants), {}: {found}",
                 s.name,
                 s.class.name(),
-                s.variants
+                s.variants,
+                sizes(&s.regimes.sizes)
             );
         }
         if !self.perf.is_empty() {
@@ -245,16 +148,64 @@ impl Findings {
         }
         let faults = self.faults();
         let _ = match &faults[..] {
-            [] if self.same_bits() => writeln!(
-                text,
-                "\nPassed. A request's tokens are the same however it is served, to the bit."
-            ),
             [] => writeln!(
                 text,
-                "\nPassed. A request's tokens are the same however it is served, up to where two are nearly as likely."
+                "\nPassed. A request's tokens are the same however it is served, {}.",
+                match (self.same_bits(), self.promised_bits) {
+                    (true, true) => "to the bit",
+                    (true, false) =>
+                        "to the bit here; of this device it is promised only up to where two are \
+                         nearly as likely",
+                    (false, _) =>
+                        "up to where two are nearly as likely: more is not promised of this device",
+                }
             ),
             faults => writeln!(text, "\nFAILED:\n  {}", faults.join("\n  ")),
         };
         text
+    }
+}
+
+/// The steps that were held against the first.
+fn sizes(sizes: &[usize]) -> String {
+    let number = usize::to_string;
+    match sizes {
+        [] => "no step".to_owned(),
+        [all] => format!("one step of {all} alone"),
+        [all, one] => format!("{one} against {all} tokens"),
+        [all, others @ .., last] => {
+            let others: Vec<String> = others.iter().map(number).collect();
+            format!("{} and {last} against {all} tokens", others.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::findings::tests::tested;
+    use super::*;
+    use twoclock_core::runner::NumericsClass;
+
+    #[test]
+    fn a_report_says_what_is_promised() {
+        for (promised, unequal, said) in [
+            (true, 0, "however it is served, to the bit."),
+            (
+                false,
+                0,
+                "to the bit here; of this device it is promised only",
+            ),
+            (false, 2, "more is not promised of this device"),
+        ] {
+            let mut findings = Findings::new("a device".into(), promised);
+            let mut tested = tested();
+            tested.regimes.unequal = unequal;
+            findings.add("a model", NumericsClass::F16, tested);
+            let text = findings.as_text();
+            assert!(text.contains(said), "{text}");
+            assert!(text.contains("3 and 1 against 70 tokens"), "{text}");
+            let promised = if promised { "bits" } else { "epsilon" };
+            assert_eq!(findings.as_json()["promised"], promised);
+        }
     }
 }

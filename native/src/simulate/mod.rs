@@ -4,7 +4,6 @@
 pub mod device_file;
 pub mod hardware;
 pub mod lengths;
-pub mod marks;
 pub mod papers;
 pub mod plot;
 pub mod policy;

@@ -10,9 +10,9 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use twoclock_core::sched::{Hardware, Regime};
 
-use super::marks::{Mark, Sample, legend};
 use super::run::{Outcome, Step};
 use super::summary::Summary;
+use crate::marks::{Mark, Sample, legend};
 use crate::picture::{self, FONT, Picture, digits, panel};
 
 /// Pixels of a panel, and of the legend in it.

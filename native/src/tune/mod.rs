@@ -3,7 +3,6 @@
 
 pub mod args;
 mod choice;
-pub mod file;
 mod product;
 mod question;
 
@@ -15,13 +14,13 @@ use twoclock_shaders::executor::{Executor, ExecutorError};
 use twoclock_shaders::program::Command;
 use twoclock_shaders::tuning::Tuning;
 
-use crate::bench::keeping::KeepingExecutor;
-use crate::host_executor::{DeviceChoice, HostExecutor};
+use crate::host_executor::{DeviceChoice, HostExecutor, Pipelines};
+use crate::keeping_executor::KeepingExecutor;
+use crate::kept_tuning::{self, Choice, TuningError};
 use crate::report::Reporter;
 use crate::store::Store;
 use args::TuneArgs;
 use choice::Times;
-use file::TuningError;
 use product::Product;
 use question::{Answer, Question};
 
@@ -59,7 +58,7 @@ pub fn run(args: &TuneArgs, store: &Store, report: &Reporter) -> Result<String, 
         return Err(TuneError::NothingToTune);
     }
     let caches = store.caches();
-    let host = HostExecutor::open(device, Some(&caches))?;
+    let host = HostExecutor::open(device, &caches, Pipelines::Kept)?;
     let adapter = host.to_string();
     let key = host
         .adapter_key()
@@ -75,17 +74,18 @@ pub fn run(args: &TuneArgs, store: &Store, report: &Reporter) -> Result<String, 
         all_found.push(found);
     }
     executor.inner().save_pipelines();
-    let path = file::path(&caches, &key);
+    let path = kept_tuning::path(&caches, &key);
+    let measured = measured(question::of(caps.kind), tuning);
     if !args.dry_run {
-        file::write(&path, &adapter, &tuning)?;
+        kept_tuning::write(&path, &adapter, &measured)?;
     }
     let mut text = match args.json {
         true => {
-            let mut value = file::as_json(&adapter, &tuning);
+            let mut value = kept_tuning::as_json(&adapter, &measured);
             value["times"] = all_found.iter().flat_map(as_json).collect();
             return Ok(format!("{value:#}\n"));
         }
-        false => table(&adapter, &all_found, &tuning),
+        false => table(&adapter, &all_found, &measured),
     };
     text += &match args.dry_run {
         true => "\nNothing was written (--dry-run).\n".to_owned(),
@@ -176,6 +176,13 @@ fn choose(question: &Question, found: &Found, so_far: Tuning) -> Tuning {
     }
 }
 
+/// What was chosen of what these questions ask. The rest nobody measured, so it is not kept: what is usual for
+/// the device may change with the program.
+fn measured(questions: &[Question], tuning: Tuning) -> Vec<Choice> {
+    let asked = |(field, _): &Choice| questions.iter().any(|question| question.asks(field));
+    tuning.fields().into_iter().filter(asked).collect()
+}
+
 fn as_json(found: &Found) -> Vec<serde_json::Value> {
     let rows = found.times.iter().map(|times| {
         let seconds: serde_json::Map<_, _> = found
@@ -190,7 +197,7 @@ fn as_json(found: &Found) -> Vec<serde_json::Value> {
 }
 
 /// Times a token, and the choices.
-fn table(adapter: &str, all_found: &[Found], tuning: &Tuning) -> String {
+fn table(adapter: &str, all_found: &[Found], measured: &[Choice]) -> String {
     let mut text = format!("{adapter}\n\nµs of the products timed, a token\n");
     for found in all_found {
         text += &format!("\n{}:\n  tokens", found.what);
@@ -210,8 +217,44 @@ fn table(adapter: &str, all_found: &[Found], tuning: &Tuning) -> String {
         }
     }
     text += "\n";
-    for (name, value) in tuning.fields() {
+    for (name, value) in measured {
         text += &format!("  {name:<20}{value}\n");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_measured_is_not_kept() {
+        let kept = |kind| {
+            let choices = measured(question::of(kind), Tuning::default());
+            choices
+                .into_iter()
+                .map(|(field, _)| field)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            kept(DeviceKind::Cpu),
+            [
+                "row_tokens",
+                "row_rows_alone",
+                "row_rows_many",
+                "row_rows_shared"
+            ]
+        );
+        assert_eq!(
+            kept(DeviceKind::Gpu),
+            [
+                "gemv_tokens",
+                "gemv_lanes",
+                "skinny_tokens",
+                "skinny_rows",
+                "tile_rows",
+                "tile_tokens"
+            ]
+        );
+    }
 }

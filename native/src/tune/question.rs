@@ -219,6 +219,14 @@ impl Question {
         led(so_far, fields.iter().filter(|(field, _)| self.owns(field)))
     }
 
+    /// Whether its answer sets a field.
+    pub(super) fn asks(&self, field: &str) -> bool {
+        match self.answer {
+            Answer::Best => self.owns(field),
+            Answer::Borders(fields) => fields.contains(&field),
+        }
+    }
+
     /// Whether ways differ in a field.
     fn owns(&self, field: &str) -> bool {
         let value = |way: &Way| way.1.iter().find(|(name, _)| *name == field).map(|f| f.1);

@@ -3,7 +3,6 @@
 
 use crate::caps::{Caps, Coop, DeviceKind, Dialect};
 use crate::executor::ExecutorError;
-use crate::kernels::matmul_coop;
 use crate::tuning::Tuning;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -103,7 +102,7 @@ fn summary(adapter: &wgpu::Adapter) -> AdapterSummary {
             .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
             .collect()
     };
-    AdapterSummary {
+    let mut summary = AdapterSummary {
         driver: format!("{} {}", info.driver, info.driver_info)
             .trim()
             .to_owned(),
@@ -151,6 +150,17 @@ fn summary(adapter: &wgpu::Adapter) -> AdapterSummary {
                 .max(u64::from(limits.min_uniform_buffer_offset_alignment)),
             tuning: Tuning::default(),
         },
+    };
+    summary.caps.tuning = summary.caps.usual_tuning();
+    summary
+}
+
+impl AdapterSummary {
+    /// Whether programs give the same bits on it whatever the batch and the chunk: where the graphics API's
+    /// compilers neither reorder nor contract what kernels write down. Vulkan's must not; Metal's fast math
+    /// and DX12's `mad` may. Elsewhere tokens are the same up to where two are nearly as likely.
+    pub fn same_bits(&self) -> bool {
+        self.backend == wgpu::Backend::Vulkan.to_str()
     }
 }
 
@@ -163,7 +173,7 @@ fn coop(adapter: &wgpu::Adapter) -> Option<Coop> {
     // A workgroup of four subgroups must stay within what every device allows.
     let known = subgroup == info.subgroup_max_size && (16..=64).contains(&subgroup);
     let memory = adapter.limits().max_compute_workgroup_storage_size;
-    let fits = memory >= matmul_coop::WORKGROUP_BYTES;
+    let fits = memory >= Coop::WORKGROUP_BYTES;
     let offered = adapter.features().contains(needed)
         && adapter.cooperative_matrix_properties().iter().any(|p| {
             use wgpu::CooperativeScalarType::{F16, F32};
@@ -188,9 +198,7 @@ impl GpuDevice {
             })
         })?;
         let mut summary = summary(adapter);
-        summary.caps.tuning = options
-            .tuning
-            .unwrap_or_else(|| summary.caps.usual_tuning());
+        summary.caps.tuning = options.tuning.unwrap_or(summary.caps.tuning);
         let mut wanted = wgpu::Features::SHADER_F16
             | wgpu::Features::SUBGROUP
             | wgpu::Features::TIMESTAMP_QUERY

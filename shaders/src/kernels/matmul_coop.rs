@@ -24,9 +24,6 @@ use crate::tuning::Tuning;
 /// Rows and columns of a matrix.
 const SIDE: u32 = 16;
 
-/// Bytes of workgroup memory that the widest tiles take: more than WebGPU promises.
-pub const WORKGROUP_BYTES: u32 = 19 << 10;
-
 /// Subgroups a workgroup.
 const SUBGROUPS: u32 = 4;
 

@@ -6,8 +6,8 @@ use twoclock_core::runner::{ComputeDtype, KvCacheDtype};
 use twoclock_core::sched::MAX_RUN_AHEAD;
 use twoclock_core::weights::Quantization;
 
-use super::slo::SloArgs;
 use crate::host_executor::DeviceChoice;
+use crate::slo_args::SloArgs;
 
 /// How a model is run.
 #[derive(Debug, Args)]
@@ -20,7 +20,7 @@ pub struct EngineArgs {
     /// What matrices are multiplied with: activations as f32, which is exact, rounded to f16, or to
     /// int8 with a scale for each 32; coop has f16 multiplied by cooperative matrices, where a device has
     /// them. auto is int8 on a processor and f16 on a GPU.
-    #[arg(long, default_value = "auto", value_name = "auto|f32|f16|int8|coop")]
+    #[arg(long, default_value = "auto", value_name = ComputeDtype::NAMES)]
     pub compute_dtype: ComputeDtype,
     /// Type of cached keys and values: f16 takes half the memory of f32, int8 a bit over a quarter.
     /// auto is f32 where --compute-dtype is, else f16.

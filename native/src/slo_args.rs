@@ -56,7 +56,7 @@ impl SloArgs {
     }
 }
 
-pub(super) fn positive(text: &str) -> Result<f64, String> {
+pub(crate) fn positive(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(value) if value > 0.0 && value < 1e12 => Ok(value),
         _ => Err("it must be a number above 0".to_owned()),

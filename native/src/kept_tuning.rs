@@ -5,9 +5,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 use thiserror::Error;
+use twoclock_shaders::gpu::AdapterSummary;
 use twoclock_shaders::tuning::Tuning;
 
 use crate::whole_file;
+
+/// A field of [`Tuning`] and its value.
+pub type Choice = (&'static str, u32);
 
 /// Form of the file.
 const VERSION: u64 = 2;
@@ -38,16 +42,28 @@ pub enum TuningError {
     },
 }
 
-/// Where the choices for an adapter are kept, by [`HostExecutor::adapter_key`](crate::host_executor::HostExecutor::adapter_key).
+/// Where the choices for an adapter are kept, by its [`AdapterSummary::cache_key`].
 pub fn path(caches: &Path, adapter_key: &str) -> PathBuf {
     caches.join(format!("{adapter_key}.tuning.json"))
 }
 
-/// The choices in a file; `None` where there is none.
+/// How an adapter is used: as was measured, and as is usual for it where nothing was, or where that cannot be
+/// read.
+pub fn of(caches: &Path, adapter: &AdapterSummary) -> Tuning {
+    let usual = adapter.caps.tuning;
+    let kept = read(&path(caches, &adapter.cache_key), usual);
+    kept.unwrap_or_else(|e| {
+        tracing::warn!("the defaults hold: {e}");
+        None
+    })
+    .unwrap_or(usual)
+}
+
+/// The choices in a file, and the usual ones for what it does not name; `None` where there is none.
 ///
 /// # Errors
 /// [`TuningError`].
-pub fn read(path: &Path) -> Result<Option<Tuning>, TuningError> {
+pub fn read(path: &Path, usual: Tuning) -> Result<Option<Tuning>, TuningError> {
     let io = |source| TuningError::Io {
         path: path.to_owned(),
         source,
@@ -71,7 +87,7 @@ pub fn read(path: &Path) -> Result<Option<Tuning>, TuningError> {
     let fields = value["tuning"]
         .as_object()
         .ok_or_else(|| form("there is no \"tuning\"".into()))?;
-    let mut tuning = Tuning::default();
+    let mut tuning = usual;
     for (field, value) in fields {
         let number = value.as_u64().and_then(|n| u32::try_from(n).ok());
         tuning = number
@@ -81,12 +97,12 @@ pub fn read(path: &Path) -> Result<Option<Tuning>, TuningError> {
     Ok(Some(tuning))
 }
 
-/// Writes the choices, whole or not at all.
+/// Writes choices that were measured, whole or not at all.
 ///
 /// # Errors
 /// [`TuningError::Io`].
-pub fn write(path: &Path, adapter: &str, tuning: &Tuning) -> Result<(), TuningError> {
-    let text = format!("{:#}\n", as_json(adapter, tuning));
+pub fn write(path: &Path, adapter: &str, measured: &[Choice]) -> Result<(), TuningError> {
+    let text = format!("{:#}\n", as_json(adapter, measured));
     whole_file::write(path, text.as_bytes()).map_err(|source| TuningError::Io {
         path: path.to_owned(),
         source,
@@ -94,10 +110,10 @@ pub fn write(path: &Path, adapter: &str, tuning: &Tuning) -> Result<(), TuningEr
 }
 
 /// The file's form.
-pub fn as_json(adapter: &str, tuning: &Tuning) -> Value {
-    let fields = tuning.fields().into_iter();
-    let fields: Map<_, _> = fields
-        .map(|(name, value)| (name.to_owned(), json!(value)))
+pub fn as_json(adapter: &str, measured: &[Choice]) -> Value {
+    let fields: Map<_, _> = measured
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), json!(value)))
         .collect();
     json!({"version": VERSION, "adapter": adapter, "tuning": fields})
 }
@@ -110,10 +126,12 @@ mod tests {
     fn what_is_written_is_read_and_what_is_not_in_form_says_so() {
         let folder = std::env::temp_dir().join(format!("twoclock-tuning-{}", std::process::id()));
         let file = path(&folder, "vulkan-some-adapter");
-        assert!(read(&file).expect("none").is_none());
-        let tuning = Tuning::default().with("gemv_tokens", 4).expect("fine");
-        write(&file, "Some adapter", &tuning).expect("writes");
-        assert_eq!(read(&file).expect("reads"), Some(tuning));
+        let usual = Tuning::default().with("tile_tokens", 64).expect("fine");
+        assert!(read(&file, usual).expect("none").is_none());
+        write(&file, "Some adapter", &[("gemv_tokens", 4)]).expect("writes");
+        // What was not measured stays as is usual for the device.
+        let tuning = usual.with("gemv_tokens", 4).expect("fine");
+        assert_eq!(read(&file, usual).expect("reads"), Some(tuning));
         for (text, what) in [
             ("{", "EOF"),
             ("{\"version\": 7}", "version 7"),
@@ -129,7 +147,7 @@ mod tests {
             ),
         ] {
             std::fs::write(&file, text).expect("writes");
-            let error = read(&file).expect_err(text).to_string();
+            let error = read(&file, usual).expect_err(text).to_string();
             assert!(
                 error.contains(what) && error.contains("twoclock tune"),
                 "{error}"

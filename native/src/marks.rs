@@ -1,4 +1,4 @@
-//! How policies are told apart in plots: a colour, an open mark and a width each, and the legend beside
+//! How what is compared is told apart in plots: a colour, an open mark and a width each, and the legend beside
 //! a panel. Knows no figures.
 
 use plotters::coord::Shift;
@@ -40,7 +40,7 @@ const SHAPES: [&[(i32, i32)]; 5] = [
 /// Pixels of a line of a legend.
 const LINE: i32 = 22;
 
-/// How one of several policies is drawn. Those drawn first are wider, so that what lies on them leaves
+/// How one of several is drawn. Those drawn first are wider, so that what lies on them leaves
 /// a rim to be seen.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
@@ -49,7 +49,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// That of a policy, of so many.
+    /// That of one, of so many.
     pub fn new(index: usize, of: usize) -> Self {
         let above = of.saturating_sub(index + 1).min(4) as u32;
         Self { index, above }

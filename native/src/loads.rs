@@ -21,7 +21,7 @@ const LONG: usize = 270;
 
 /// Limits under which [`serve_all_kinds`] can be served, with steps of at most so many tokens.
 pub fn limits(checkpoint: &Checkpoint, tokens: usize) -> SchedulerConfig {
-    let max_model_len = (LONG + 20).min(checkpoint.config.max_position_embeddings);
+    let max_model_len = (LONG.max(tokens) + 20).min(checkpoint.config.max_position_embeddings);
     let defaults = SchedulerConfig::default();
     SchedulerConfig {
         max_num_seqs: MOST_TOGETHER.min(tokens),
@@ -106,8 +106,10 @@ pub fn serve_all_kinds<E: Executor>(core: &mut Core<E>, tokens: usize) -> anyhow
         }
         finish(core)
     };
-    // Alone: as many tokens as each body of a matrix product takes, and one more.
-    for length in [2, 3, 5, 9, 33, tokens] {
+    // Alone: steps of every bucket of tokens, which programs are built for.
+    let lengths = (0..usize::BITS).map(|power| (1 << power) + 1);
+    let shorter = lengths.take_while(|length: &usize| length.next_power_of_two() < tokens);
+    for length in shorter.chain([tokens]) {
         serve(core, &[length], &plain(1))?;
     }
     for together in [3, MOST_TOGETHER] {
