@@ -1,7 +1,9 @@
 //! Batches, chunks and page sizes around every border of the chains, in every class and by the programs of
 //! processors and GPUs; and mutants with one wrong border, which must be noticed.
 
-use super::{MODELS, Model, PLAIN, Served, Serving, bits, bits_of, kernel, plain, plain_all};
+use super::{
+    MODELS, Model, PLAIN, Served, Serving, bits, bits_of, kernel, plain, plain_all, reference,
+};
 use proptest::prelude::*;
 use twoclock_core::runner::NumericsClass;
 use twoclock_shaders::caps::DeviceKind;
@@ -9,6 +11,7 @@ use twoclock_shaders::cpu::{Bound, CpuExecutor};
 use twoclock_shaders::kernel::KernelKey;
 use twoclock_shaders::kernels::attention_decode::AttentionDecodeParams;
 use twoclock_shaders::kernels::kv::KvDtype;
+use twoclock_shaders::kernels::matmul::MatmulParams;
 
 /// The same for a model with a window, which begins to leave pages behind and then parts.
 const WINDOWED: [usize; 9] = [1, 33, 36, 37, 38, 64, 257, 300, 513];
@@ -188,4 +191,29 @@ fn a_wrong_window_is_noticed() {
     });
     let served = bits_of(mutant, Model::Mixed, &[100], PLAIN);
     assert!(served != plain(Model::Mixed, PLAIN, 100));
+}
+
+/// `matmul` of more than eight tokens by the chain of cooperative matrices, as if tiles had a chain of their
+/// own.
+fn chain_of_tiles(key: &KernelKey, params: &[u8], b: &mut Bound<'_>, grid: [u32; 3]) {
+    let p: MatmulParams = bytemuck::pod_read_unaligned(params);
+    match p.tokens {
+        ..=8 => kernel("matmul")(key, params, b, grid),
+        tokens => kernel("matmul_coop")(key, params, b, [1, tokens.div_ceil(16), 1]),
+    }
+}
+
+#[test]
+fn a_chain_by_the_number_of_tokens_is_noticed() {
+    let way = Serving {
+        class: NumericsClass::F16,
+        kind: DeviceKind::Gpu,
+        ..PLAIN
+    };
+    for (chunk, same) in [(7, true), (64, false)] {
+        let mutant = reference(way.class, way.kind).with_kernel("matmul", chain_of_tiles);
+        let served = bits_of(mutant, Model::Full, &[33], Serving { chunk, ..way });
+        let plain = plain(Model::Full, way, 33);
+        assert_eq!(served == plain, same, "in chunks of {chunk}");
+    }
 }
