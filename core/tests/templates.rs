@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use support::{json, read};
+use twoclock_core::chat::{ReasoningStyle, ToolStyle};
 use twoclock_core::text::strftime::CivilTime;
 use twoclock_core::text::{ChatTemplate, TextError};
 
@@ -96,4 +97,60 @@ fn from_where_they_part(a: &str, b: &str) -> [String; 2] {
             .take(80)
             .collect()
     })
+}
+
+/// Which calls and thoughts a template teaches.
+#[test]
+fn templates_tell_how_tools_are_called() {
+    let golden = json("templates.json");
+    let mut found = BTreeMap::new();
+    for name in golden["template_sha256"].as_object().unwrap().keys() {
+        let source = String::from_utf8(read(&format!("templates/{name}"))).unwrap();
+        let template = ChatTemplate::new(&source, None, None, None).unwrap();
+        if let Some(style) = ToolStyle::of_template(&template) {
+            let thoughts = ReasoningStyle::of_template(&template);
+            let name = name.strip_suffix(".jinja").unwrap().to_owned();
+            found.insert(name, (style, thoughts));
+        }
+    }
+    let (think, mistral) = (
+        Some(ReasoningStyle::Think),
+        Some(ReasoningStyle::MistralThink),
+    );
+    let expected = [
+        ("Bielik-11B-v3.0-Instruct", ToolStyle::Hermes, think),
+        ("MiMo-VL", ToolStyle::Hermes, None),
+        (
+            "Mistral-Small-3.2-24B-Instruct-2506",
+            ToolStyle::MistralArgs,
+            None,
+        ),
+        (
+            "NousResearch-Hermes-3-Llama-3.1-8B-tool_use",
+            ToolStyle::Hermes,
+            None,
+        ),
+        ("Qwen-QwQ-32B", ToolStyle::Hermes, think),
+        ("Qwen-Qwen2.5-7B-Instruct", ToolStyle::Hermes, None),
+        ("Qwen-Qwen3-0.6B", ToolStyle::Hermes, think),
+        ("Reka-Edge", ToolStyle::Hermes, think),
+        ("ibm-granite-granite-4.1", ToolStyle::Hermes, None),
+        ("meta-llama-Llama-3.1-8B-Instruct", ToolStyle::Llama3, None),
+        ("meta-llama-Llama-3.2-3B-Instruct", ToolStyle::Llama3, None),
+        (
+            "mistralai-Ministral-3-14B-Reasoning-2512",
+            ToolStyle::MistralArgs,
+            mistral,
+        ),
+        (
+            "unsloth-mistral-Devstral-Small-2507",
+            ToolStyle::MistralArgs,
+            None,
+        ),
+    ];
+    let expected = expected.map(|(name, style, thoughts)| (name.to_owned(), (style, thoughts)));
+    assert_eq!(found, BTreeMap::from(expected));
+    let old = "{% if tools %}[AVAILABLE_TOOLS]{{ tools }}{% endif %}{{ '[TOOL_CALLS] [' }}";
+    let old = ChatTemplate::new(old, None, None, None).unwrap();
+    assert_eq!(ToolStyle::of_template(&old), Some(ToolStyle::Mistral));
 }

@@ -1,7 +1,21 @@
-//! Conversations: what every chat front end shares. Knows no protocol and no window.
+//! Conversations: what every chat front end shares, and what of an answer is thought, said and called.
+//! Knows no protocol and no window.
 
+pub mod answer;
+mod call_reader;
+mod json_scan;
 pub mod message;
 pub mod session;
+pub mod split;
+pub mod tool_form;
+pub mod tool_style;
 
+#[cfg(test)]
+mod split_tests;
+
+pub use answer::{AnswerEvent, AnswerFormat, AnswerParts, OfferedTools, Reasoning, ToolCall};
 pub use message::{Message, Role};
 pub use session::{ChatSession, MessageId, SessionError};
+pub use split::AnswerSplitter;
+pub use tool_form::{Tool, ToolChoice, form_of_calls};
+pub use tool_style::{ReasoningStyle, ToolStyle};

@@ -12,7 +12,7 @@ pub struct RequestOutput {
     pub output: EngineOutput,
     /// The text that became certain: the texts of a request, joined, are its answer. A character
     /// that is not whole yet is held back, and what may become a stop string; special tokens have no
-    /// text.
+    /// text, unless [`skip_special_tokens`](SamplingParams::skip_special_tokens) is off.
     pub text: String,
 }
 
@@ -31,7 +31,7 @@ impl TextStream {
     pub(super) fn new(params: &SamplingParams) -> Self {
         Self {
             // An answer goes on from its prompt, so a space at its beginning is meant.
-            detokenizer: Detokenizer::continuing(true),
+            detokenizer: Detokenizer::continuing(params.skip_special_tokens),
             stops: StopStrings::new(&params.stop, params.include_stop_str_in_output),
             min_tokens: params.min_tokens,
             num_tokens: 0,

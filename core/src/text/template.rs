@@ -124,6 +124,11 @@ impl ChatTemplate {
         })
     }
 
+    /// The template as it is written.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
     /// The prompt for a conversation.
     ///
     /// `messages` serialises to a list of `{"role": …, "content": …}`; `add_generation_prompt` opens

@@ -48,6 +48,8 @@ pub struct SamplingParams {
     pub stop: Vec<String>,
     /// Keep the stop string at the end of the answer's text.
     pub include_stop_str_in_output: bool,
+    /// Leave special tokens out of the answer's text.
+    pub skip_special_tokens: bool,
     /// Go on past end-of-generation ids (they then are part of the answer).
     pub ignore_eos: bool,
     /// Report the log-probabilities of the chosen token and of this many best ones, a step. They are
@@ -87,6 +89,7 @@ impl Default for SamplingParams {
             stop_token_ids: Vec::new(),
             stop: Vec::new(),
             include_stop_str_in_output: false,
+            skip_special_tokens: true,
             ignore_eos: false,
             logprobs: None,
             prompt_logprobs: None,

@@ -1,0 +1,352 @@
+//! Calls that are asked for rather than left to the model: the form an answer then has, as a grammar
+//! of its style's syntax. Knows no engine; what a grammar may be is `sample::grammar`'s.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::answer::{AnswerFormat, OfferedTools};
+use super::tool_style::{ReasoningStyle, ToolStyle};
+use crate::text::Tokenizer;
+use crate::types::StructuredOutput;
+
+/// A tool that a model may call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tool {
+    /// Its name.
+    pub name: String,
+    /// JSON Schema of its arguments, an object; `None` takes any.
+    pub parameters: Option<Value>,
+}
+
+/// Whether tools are called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// They are not.
+    None,
+    /// As the model likes.
+    #[default]
+    Auto,
+    /// At least one is.
+    Required,
+    /// This one is.
+    Named(String),
+}
+
+/// The form of an answer that calls, as `choice` wants it, one of `tools`; none where that is left to the
+/// model and there is nothing else to hold to. An answer of the form `otherwise` may take the place of
+/// the calls.
+///
+/// Thoughts that the template lets the model have come before it.
+pub fn form_of_calls(
+    tools: &[Tool],
+    choice: &ToolChoice,
+    format: &AnswerFormat,
+    otherwise: Option<&Value>,
+    tokenizer: &Tokenizer,
+) -> Option<StructuredOutput> {
+    let offered = format.tools.as_ref()?;
+    let called: Vec<&Tool> = match choice {
+        ToolChoice::None => return None,
+        ToolChoice::Auto if otherwise.is_none() => return None,
+        ToolChoice::Auto | ToolChoice::Required => tools.iter().collect(),
+        ToolChoice::Named(name) => tools.iter().filter(|tool| tool.name == *name).collect(),
+    };
+    let mut grammar = String::from("start: ");
+    let thoughts = format.reasoning.map(|reasoning| {
+        grammar.push_str(match reasoning.is_open {
+            true => "thoughts ",
+            false => "(opened thoughts)? ",
+        });
+        reasoning.style
+    });
+    match otherwise {
+        Some(_) => grammar.push_str("(calls | otherwise)\n"),
+        None => grammar.push_str("calls\n"),
+    }
+    let mark = |text: &str| terminal(text, tokenizer);
+    write_calls(&mut grammar, offered, called.len(), &mark);
+    for (n, tool) in called.iter().enumerate() {
+        write_call(&mut grammar, offered.style, n, tool, &mark);
+    }
+    if let Some(schema) = otherwise {
+        line(&mut grammar, &format!("otherwise: %json {schema}"));
+    }
+    if let Some(style) = thoughts {
+        write_thoughts(&mut grammar, style, &mark);
+    }
+    Some(StructuredOutput::Grammar(grammar))
+}
+
+fn line(grammar: &mut String, text: &str) {
+    grammar.push_str(text);
+    grammar.push('\n');
+}
+
+/// How calls follow each other.
+fn write_calls(
+    grammar: &mut String,
+    offered: &OfferedTools,
+    num_tools: usize,
+    mark: &impl Fn(&str) -> String,
+) {
+    let style = offered.style;
+    let opening = mark(style.opening());
+    let (before, between, after) = match style {
+        ToolStyle::Hermes => (String::new(), "\"\\n\" ".to_owned(), String::new()),
+        ToolStyle::Llama3 => (String::new(), "\"; \" ".to_owned(), String::new()),
+        ToolStyle::Mistral => (
+            format!("{opening} \"[\" "),
+            "\", \" ".to_owned(),
+            " \"]\"".to_owned(),
+        ),
+        ToolStyle::MistralArgs => Default::default(),
+    };
+    let more = match offered.parallel {
+        true => format!(" ({between}call)*"),
+        false => String::new(),
+    };
+    line(grammar, &format!("calls: {before}call{more}{after}"));
+    let all: Vec<String> = (0..num_tools).map(|n| format!("call_{n}")).collect();
+    line(grammar, &format!("call: {}", all.join(" | ")));
+}
+
+/// One tool's call.
+fn write_call(
+    grammar: &mut String,
+    style: ToolStyle,
+    n: usize,
+    tool: &Tool,
+    mark: &impl Fn(&str) -> String,
+) {
+    let name = Value::from(tool.name.as_str());
+    let beginning = format!("{{\"name\": {name}, \"{}\": ", style.arguments_key());
+    let begin = Value::from(beginning);
+    let whole = format!("{begin} arguments_{n} \"}}\"");
+    let call = match style {
+        ToolStyle::Hermes => format!(
+            "{} \"\\n\" {whole} \"\\n\" {}",
+            mark("<tool_call>"),
+            mark("</tool_call>")
+        ),
+        ToolStyle::Llama3 | ToolStyle::Mistral => whole,
+        ToolStyle::MistralArgs => format!(
+            "{} {name} {} arguments_{n}",
+            mark(style.opening()),
+            mark("[ARGS]")
+        ),
+    };
+    let schema = match &tool.parameters {
+        Some(schema) => schema.clone(),
+        None => json!({"type": "object"}),
+    };
+    let _ = writeln!(grammar, "call_{n}: {call}\narguments_{n}: %json {schema}");
+}
+
+/// Thoughts up to their closing mark, and the space behind them.
+fn write_thoughts(grammar: &mut String, style: ReasoningStyle, mark: &impl Fn(&str) -> String) {
+    line(grammar, &format!("opened: {}", mark(style.opening())));
+    let closing = mark(style.closing());
+    // A special token is no text, so text ends before it.
+    match closing.starts_with('"') {
+        true => {
+            line(grammar, "thoughts: thought SPACE");
+            line(grammar, &format!("thought[suffix={closing}]: /(?s:.*)/"));
+        }
+        false => line(grammar, &format!("thoughts: /(?s:.*)/ {closing} SPACE")),
+    }
+    line(grammar, "SPACE: /\\n{0,2}/");
+}
+
+/// A mark as the grammar spells it: a text, or the special token that it is.
+fn terminal(text: &str, tokenizer: &Tokenizer) -> String {
+    match tokenizer.id(text).filter(|&id| tokenizer.is_special(id)) {
+        Some(id) => format!("<[{id}]>"),
+        None => Value::from(text).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chat::{AnswerParts, Reasoning};
+    use crate::sample::grammar::{GrammarCompiler, TokenText};
+    use crate::types::TokenMask;
+
+    const EOS: u32 = 256;
+    /// The first id that the golden tokenizer leaves free.
+    const FIRST_SPECIAL: u32 = 288;
+
+    fn tokenizer(special: &[&str]) -> Tokenizer {
+        let golden = include_bytes!("../../../tests/golden/tokenizer/tokenizer.json");
+        let mut whole: Value = serde_json::from_slice(golden).unwrap();
+        let added = whole["added_tokens"].as_array_mut().unwrap();
+        for (n, mark) in special.iter().enumerate() {
+            let mut token = added[0].clone();
+            token["id"] = json!(FIRST_SPECIAL as usize + n);
+            token["content"] = json!(mark);
+            added.push(token);
+        }
+        Tokenizer::from_json(whole.to_string().as_bytes(), None, None).unwrap()
+    }
+
+    fn tools() -> Vec<Tool> {
+        let schema = json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}},
+            "required": ["a"], "additionalProperties": false, "$defs": {"n": {"type": "integer"}}});
+        let tool = |name: &str, parameters| Tool {
+            name: name.to_owned(),
+            parameters,
+        };
+        vec![tool("add", Some(schema)), tool("now", None)]
+    }
+
+    fn format(style: ToolStyle, reasoning: Option<bool>, parallel: bool) -> AnswerFormat {
+        let names = tools().into_iter().map(|tool| tool.name);
+        AnswerFormat {
+            reasoning: reasoning.map(|is_open| Reasoning {
+                style: ReasoningStyle::Think,
+                is_open,
+            }),
+            tools: Some(OfferedTools {
+                style,
+                names: names.collect::<Vec<_>>().into(),
+                parallel,
+            }),
+        }
+    }
+
+    /// Whether an answer has the form, byte by byte; ids from [`FIRST_SPECIAL`] on are special.
+    fn has_form(form: &StructuredOutput, answer: &str, special: &[&str]) -> bool {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let token = |id: u32| TokenText {
+            bytes: match id {
+                0..256 => &bytes[id as usize..=id as usize],
+                256 => b"<eos>",
+                FIRST_SPECIAL.. => special
+                    .get((id - FIRST_SPECIAL) as usize)
+                    .map_or(b"", |mark| mark.as_bytes()),
+                _ => b"",
+            },
+            special: id >= 256,
+        };
+        let compiler = GrammarCompiler::new(310, &[EOS], token).unwrap();
+        let mut matcher = compiler.compile(form).unwrap();
+        let mut rest = answer;
+        while !rest.is_empty() {
+            let mark = special.iter().position(|mark| rest.starts_with(mark));
+            let (id, length) = match mark {
+                Some(n) => (FIRST_SPECIAL + n as u32, special[n].len()),
+                None => (u32::from(rest.as_bytes()[0]), 1),
+            };
+            if matcher.is_complete() {
+                return false;
+            }
+            let mask = TokenMask::new(matcher.mask().unwrap());
+            if !mask.allows(id) {
+                return false;
+            }
+            matcher.accept(id).unwrap();
+            rest = &rest[length..];
+        }
+        matcher.is_complete() || matcher.accepts().unwrap()
+    }
+
+    fn form(format: &AnswerFormat, choice: &ToolChoice, special: &[&str]) -> StructuredOutput {
+        form_of_calls(&tools(), choice, format, None, &tokenizer(special)).unwrap()
+    }
+
+    #[test]
+    fn each_style_is_enforced_and_read_back() {
+        let cases: [(ToolStyle, &[&str], &str); 4] = [
+            (
+                ToolStyle::Hermes,
+                &[],
+                "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>\n<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>",
+            ),
+            (
+                ToolStyle::Llama3,
+                &["<|python_tag|>"],
+                "{\"name\": \"add\", \"parameters\": {\"a\": 1}}; {\"name\": \"now\", \"parameters\": {}}",
+            ),
+            (
+                ToolStyle::Mistral,
+                &["[TOOL_CALLS]"],
+                "[TOOL_CALLS][{\"name\": \"add\", \"arguments\": {\"a\": 1}}, {\"name\": \"now\", \"arguments\": {}}]",
+            ),
+            (
+                ToolStyle::MistralArgs,
+                &["[TOOL_CALLS]", "[ARGS]"],
+                "[TOOL_CALLS]add[ARGS]{\"a\": 1}[TOOL_CALLS]now[ARGS]{}",
+            ),
+        ];
+        let named = ToolChoice::Named("add".to_owned());
+        for (style, special, two) in cases {
+            let several = format(style, None, true);
+            let required = form(&several, &ToolChoice::Required, special);
+            assert!(has_form(&required, two, special), "{required:?}");
+            let parts = AnswerParts::of(&several, two);
+            assert_eq!(
+                (parts.tool_calls.len(), &*parts.content),
+                (2, ""),
+                "{style:?}"
+            );
+            assert!(!has_form(&required, "Hi", special));
+            assert!(!has_form(&required, &two.replace("add", "sub"), special));
+            assert!(!has_form(&required, &two.replace('1', "\"1\""), special));
+            assert!(!has_form(&form(&several, &named, special), two, special));
+            let one = form(&format(style, None, false), &ToolChoice::Required, special);
+            assert!(!has_form(&one, two, special), "{style:?}");
+        }
+        let auto = ToolChoice::Auto;
+        let hermes = format(ToolStyle::Hermes, None, true);
+        assert_eq!(
+            form_of_calls(&tools(), &auto, &hermes, None, &tokenizer(&[])),
+            None
+        );
+        assert_eq!(
+            form_of_calls(
+                &tools(),
+                &auto,
+                &AnswerFormat::default(),
+                None,
+                &tokenizer(&[])
+            ),
+            None
+        );
+    }
+
+    #[test]
+    fn thoughts_may_come_first_and_an_answer_instead() {
+        let call = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+        let otherwise = json!({"type": "object", "properties": {"b": {"type": "boolean"}},
+            "required": ["b"], "additionalProperties": false});
+        let of = |is_open, special: &[&str]| {
+            let format = format(ToolStyle::Hermes, Some(is_open), true);
+            let auto = ToolChoice::Auto;
+            let tokenizer = tokenizer(special);
+            form_of_calls(&tools(), &auto, &format, Some(&otherwise), &tokenizer).unwrap()
+        };
+        let specials: [&[&str]; 2] = [&[], &["<think>", "</think>"]];
+        for special in specials {
+            let (open, closed) = (of(true, special), of(false, special));
+            for end in [call, "{\"b\": true}"] {
+                let thought = format!("I {{think}} so.\n</think>\n\n{end}");
+                assert!(
+                    has_form(&open, &thought, special),
+                    "{special:?} {thought} {open:?}"
+                );
+                assert!(!has_form(&open, end, special));
+                assert!(has_form(&closed, &format!("<think>{thought}"), special));
+                assert!(has_form(&closed, end, special));
+                assert!(!has_form(&closed, &thought, special));
+            }
+            assert!(!has_form(&closed, "{\"b\": 1}", special));
+        }
+        let none = ToolChoice::None;
+        let hermes = format(ToolStyle::Hermes, None, true);
+        assert_eq!(
+            form_of_calls(&tools(), &none, &hermes, Some(&otherwise), &tokenizer(&[])),
+            None
+        );
+    }
+}
