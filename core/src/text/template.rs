@@ -113,9 +113,8 @@ impl ChatTemplate {
                 "it asks for the date, and none was given",
             )),
         });
-        environment
-            .add_template_owned("chat", adapted)
-            .map_err(|e| TextError::TemplateSyntax(describe(&e)))?;
+        let added = environment.add_template_owned("chat", adapted);
+        added.map_err(|e| TextError::TemplateSyntax(describe(&e)))?;
         Ok(Self {
             environment,
             source: source.to_owned(),
@@ -226,12 +225,10 @@ impl ChatTemplate {
 
         let bytes: u64 = context.values().map(text_bytes).sum();
         let mut environment = self.environment.clone();
-        environment.set_fuel(Some(
-            FUEL.saturating_add(bytes.saturating_mul(FUEL_PER_BYTE)),
-        ));
-        let template = environment
-            .get_template("chat")
-            .map_err(|e| TextError::TemplateSyntax(describe(&e)))?;
+        let fuel = FUEL.saturating_add(bytes.saturating_mul(FUEL_PER_BYTE));
+        environment.set_fuel(Some(fuel));
+        let template = environment.get_template("chat");
+        let template = template.map_err(|e| TextError::TemplateSyntax(describe(&e)))?;
         template.render(Serde(context)).map_err(|e| explain(&e))
     }
 }
@@ -275,9 +272,8 @@ fn describe(error: &minijinja::Error) -> String {
         Some(detail) => format!("{}: {detail}", error.kind()),
         None => error.kind().to_string(),
     };
-    let cause = std::error::Error::source(error)
-        .map(|source| format!(": {source}"))
-        .unwrap_or_default();
+    let cause = std::error::Error::source(error);
+    let cause = cause.map_or_else(String::new, |source| format!(": {source}"));
     match error.line() {
         Some(line) => format!("{what}{cause} (line {line})"),
         None => format!("{what}{cause}"),
