@@ -8,6 +8,7 @@
 )]
 
 pub mod answer;
+pub mod anthropic;
 pub mod asked_variants;
 pub mod bad_words;
 pub mod batch;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::split::AnswerSplitter;
 use super::tool_style::{ReasoningStyle, ToolStyle, is_any_special};
-use crate::text::Tokenizer;
+use crate::text::{ChatTemplate, Tokenizer};
 
 /// What an answer may be made of. Without thoughts and tools it is what it says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +23,15 @@ pub struct Reasoning {
     pub style: ReasoningStyle,
     /// The prompt has opened them, so that the answer is inside from its first character on.
     pub is_open: bool,
+}
+
+impl Reasoning {
+    /// What answers to this prompt begin with, which the template made.
+    pub fn of_prompt(template: &ChatTemplate, prompt: &str) -> Option<Self> {
+        let style = ReasoningStyle::of_template(template)?;
+        let is_open = prompt.trim_end().ends_with(style.opening());
+        Some(Self { style, is_open })
+    }
 }
 
 /// Tools an answer may call.

@@ -17,5 +17,5 @@ pub use answer::{AnswerEvent, AnswerFormat, AnswerParts, OfferedTools, Reasoning
 pub use message::{Message, Role};
 pub use session::{ChatSession, MessageId, SessionError};
 pub use split::AnswerSplitter;
-pub use tool_form::{Tool, ToolChoice, form_of_calls};
+pub use tool_form::{Tool, ToolChoice, form_of_answer};
 pub use tool_style::{ReasoningStyle, ToolStyle};

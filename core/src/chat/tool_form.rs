@@ -33,25 +33,30 @@ pub enum ToolChoice {
     Named(String),
 }
 
-/// The form of an answer that calls, as `choice` wants it, one of `tools`; none where that is left to the
-/// model and there is nothing else to hold to. An answer of the form `otherwise` may take the place of
-/// the calls.
+/// The form of an answer that calls, as `choice` wants it, one of `tools`, or that has the form
+/// `otherwise` (a JSON schema); none where both are left to the model.
 ///
 /// Thoughts that the template lets the model have come before it.
-pub fn form_of_calls(
+pub fn form_of_answer(
     tools: &[Tool],
     choice: &ToolChoice,
     format: &AnswerFormat,
     otherwise: Option<&Value>,
     tokenizer: &Tokenizer,
 ) -> Option<StructuredOutput> {
-    let offered = format.tools.as_ref()?;
+    let offered = format
+        .tools
+        .as_ref()
+        .filter(|_| *choice != ToolChoice::None);
     let called: Vec<&Tool> = match choice {
-        ToolChoice::None => return None,
-        ToolChoice::Auto if otherwise.is_none() => return None,
-        ToolChoice::Auto | ToolChoice::Required => tools.iter().collect(),
+        _ if offered.is_none() => Vec::new(),
         ToolChoice::Named(name) => tools.iter().filter(|tool| tool.name == *name).collect(),
+        _ => tools.iter().collect(),
     };
+    let is_free = called.is_empty() || *choice == ToolChoice::Auto;
+    if is_free && otherwise.is_none() {
+        return None;
+    }
     let mut grammar = String::from("start: ");
     let thoughts = format.reasoning.map(|reasoning| {
         grammar.push_str(match reasoning.is_open {
@@ -60,14 +65,17 @@ pub fn form_of_calls(
         });
         reasoning.style
     });
-    match otherwise {
-        Some(_) => grammar.push_str("(calls | otherwise)\n"),
-        None => grammar.push_str("calls\n"),
-    }
+    grammar.push_str(match (called.is_empty(), otherwise.is_some()) {
+        (true, _) => "otherwise\n",
+        (false, true) => "(calls | otherwise)\n",
+        (false, false) => "calls\n",
+    });
     let mark = |text: &str| terminal(text, tokenizer);
-    write_calls(&mut grammar, offered, called.len(), &mark);
-    for (n, tool) in called.iter().enumerate() {
-        write_call(&mut grammar, offered.style, n, tool, &mark);
+    if let Some(offered) = offered.filter(|_| !called.is_empty()) {
+        write_calls(&mut grammar, offered, called.len(), &mark);
+        for (n, tool) in called.iter().enumerate() {
+            write_call(&mut grammar, offered.style, n, tool, &mark);
+        }
     }
     if let Some(schema) = otherwise {
         line(&mut grammar, &format!("otherwise: %json {schema}"));
@@ -252,7 +260,7 @@ mod tests {
     }
 
     fn form(format: &AnswerFormat, choice: &ToolChoice, special: &[&str]) -> StructuredOutput {
-        form_of_calls(&tools(), choice, format, None, &tokenizer(special)).unwrap()
+        form_of_answer(&tools(), choice, format, None, &tokenizer(special)).unwrap()
     }
 
     #[test]
@@ -300,11 +308,11 @@ mod tests {
         let auto = ToolChoice::Auto;
         let hermes = format(ToolStyle::Hermes, None, true);
         assert_eq!(
-            form_of_calls(&tools(), &auto, &hermes, None, &tokenizer(&[])),
+            form_of_answer(&tools(), &auto, &hermes, None, &tokenizer(&[])),
             None
         );
         assert_eq!(
-            form_of_calls(
+            form_of_answer(
                 &tools(),
                 &auto,
                 &AnswerFormat::default(),
@@ -324,7 +332,7 @@ mod tests {
             let format = format(ToolStyle::Hermes, Some(is_open), true);
             let auto = ToolChoice::Auto;
             let tokenizer = tokenizer(special);
-            form_of_calls(&tools(), &auto, &format, Some(&otherwise), &tokenizer).unwrap()
+            form_of_answer(&tools(), &auto, &format, Some(&otherwise), &tokenizer).unwrap()
         };
         let specials: [&[&str]; 2] = [&[], &["<think>", "</think>"]];
         for special in specials {
@@ -342,11 +350,12 @@ mod tests {
             }
             assert!(!has_form(&closed, "{\"b\": 1}", special));
         }
+        // Without tools the form alone is left.
+        let only = format(ToolStyle::Hermes, Some(true), true);
         let none = ToolChoice::None;
-        let hermes = format(ToolStyle::Hermes, None, true);
-        assert_eq!(
-            form_of_calls(&tools(), &none, &hermes, Some(&otherwise), &tokenizer(&[])),
-            None
-        );
+        let only =
+            form_of_answer(&tools(), &none, &only, Some(&otherwise), &tokenizer(&[])).unwrap();
+        assert!(has_form(&only, "So.</think>{\"b\": true}", &[]));
+        assert!(!has_form(&only, &format!("So.</think>{call}"), &[]));
     }
 }

@@ -5,7 +5,12 @@ pub mod fields;
 mod form;
 pub mod request;
 pub mod response;
+pub mod responses;
+pub mod responses_stream;
+#[cfg(test)]
+mod responses_stream_tests;
 mod sampling;
+pub mod tools;
 
 pub use fields::Refusal;
 pub use request::{Asked, Endpoint, Serving};

@@ -1,0 +1,8 @@
+//! Bodies of Anthropic's protocol: requests as the chat requests that they are, answers whole and as a
+//! stream, errors. Knows no transport and no engine.
+
+pub mod request;
+pub mod response;
+
+pub use request::{as_chat, renamed};
+pub use response::{Ended, MessageStream, count_body, error_body, message_body};

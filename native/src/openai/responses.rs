@@ -1,0 +1,332 @@
+//! Requests of OpenAI's `/v1/responses`, written as the chat requests that they are: one reader, one
+//! meaning. Answers are `responses_stream`'s.
+
+use serde_json::{Map, Value, json};
+
+use super::fields::{Fields, Refusal};
+
+/// Fields that would change the answer, and that nothing here stands behind.
+const UNSERVED: [&str; 6] = [
+    "previous_response_id",
+    "conversation",
+    "prompt",
+    "background",
+    "max_tool_calls",
+    "top_logprobs",
+];
+
+/// The body as a chat's. Fields that both have are left as they are, and so are those of vLLM's.
+///
+/// # Errors
+/// What has no like among chats, by its own name.
+pub fn as_chat(body: &Value) -> Result<Value, Refusal> {
+    let fields = Fields::of(body)?;
+    for name in UNSERVED {
+        let asks = |value: &&Value| **value != Value::Bool(false) && **value != json!(0);
+        if fields.get(name).filter(asks).is_some() {
+            let said = format!("{name} is not served: this server keeps no responses");
+            let said = match name {
+                "previous_response_id" | "conversation" => said,
+                _ => format!("{name} is not served yet"),
+            };
+            return Err(Refusal::of(name, said));
+        }
+    }
+    let mut chat = body.as_object().cloned().unwrap_or_default();
+    let ours = [
+        "input",
+        "instructions",
+        "max_output_tokens",
+        "text",
+        "tools",
+        "tool_choice",
+        "reasoning",
+        "truncation",
+    ];
+    for name in ours.iter().chain(&UNSERVED) {
+        chat.remove(*name);
+    }
+    chat.insert("messages".into(), Value::Array(messages(&fields)?));
+    if let Some(most) = fields.count("max_output_tokens")? {
+        chat.insert("max_completion_tokens".into(), json!(most));
+    }
+    if let Some(text) = fields.object("text")?
+        && let Some(format) = text.get("format").filter(|format| !format.is_null())
+    {
+        chat.insert("response_format".into(), response_format(format));
+    }
+    if let Some(tools) = fields.list("tools")? {
+        let tools = tools.iter().map(nested);
+        chat.insert("tools".into(), tools.collect());
+    }
+    if let Some(choice) = fields.get("tool_choice") {
+        let choice = match choice.is_object() {
+            true => nested(choice),
+            false => choice.clone(),
+        };
+        chat.insert("tool_choice".into(), choice);
+    }
+    if let Some(reasoning) = fields.object("reasoning")?
+        && reasoning.get("effort").and_then(Value::as_str) == Some("none")
+    {
+        let given = chat.entry("chat_template_kwargs").or_insert(json!({}));
+        if let Some(given) = given.as_object_mut() {
+            given.entry("enable_thinking").or_insert(json!(false));
+        }
+    }
+    match fields.text("truncation")? {
+        None | Some("disabled") => {}
+        Some("auto") => {
+            chat.insert("truncate_prompt_tokens".into(), json!(-1));
+        }
+        Some(_) => {
+            let said = "truncation must be auto or disabled";
+            return Err(Refusal::of("truncation", said));
+        }
+    }
+    Ok(Value::Object(chat))
+}
+
+/// What a chat's reader refused, by the name the field has here.
+pub fn renamed(refusal: Refusal) -> Refusal {
+    let (from, to) = match refusal.param.as_deref() {
+        Some(from @ "messages") => (from, "input"),
+        Some(from @ "max_completion_tokens") => (from, "max_output_tokens"),
+        Some(from @ "response_format") => (from, "text"),
+        Some(from @ "truncate_prompt_tokens") => (from, "truncation"),
+        _ => return refusal,
+    };
+    Refusal::of(to, refusal.message.replace(from, to))
+}
+
+/// `text.format` holds flat what `response_format` nests.
+fn response_format(format: &Value) -> Value {
+    match format.get("type").and_then(Value::as_str) {
+        Some("json_schema") => json!({"type": "json_schema", "json_schema": format}),
+        _ => format.clone(),
+    }
+}
+
+/// A function is flat here and nested in a chat.
+fn nested(value: &Value) -> Value {
+    match value.as_object() {
+        Some(object) if object.get("type") == Some(&json!("function")) => {
+            let mut function = object.clone();
+            function.remove("type");
+            json!({"type": "function", "function": function})
+        }
+        _ => value.clone(),
+    }
+}
+
+fn messages(fields: &Fields<'_>) -> Result<Vec<Value>, Refusal> {
+    let mut messages = Vec::new();
+    if let Some(instructions) = fields.text("instructions")? {
+        messages.push(json!({"role": "system", "content": instructions}));
+    }
+    match fields.get("input") {
+        Some(Value::String(text)) => messages.push(json!({"role": "user", "content": text})),
+        Some(Value::Array(items)) if !items.is_empty() => {
+            for (index, item) in items.iter().enumerate() {
+                let refuse = |why: &str| Refusal::of("input", format!("input[{index}]{why}"));
+                let item = item
+                    .as_object()
+                    .ok_or_else(|| refuse(" must be an object"))?;
+                put_item(item, &mut messages).map_err(|why| refuse(&why))?;
+            }
+        }
+        _ => {
+            let must = "input must be a string or a list of items";
+            return Err(Refusal::of("input", must));
+        }
+    }
+    Ok(messages)
+}
+
+/// Adds an item to the messages, or to the last of them where it is a part of that.
+fn put_item(item: &Map<String, Value>, messages: &mut Vec<Value>) -> Result<(), String> {
+    let text = |name: &str| {
+        let text = item.get(name).and_then(Value::as_str);
+        text.ok_or_else(|| format!(".{name} must be a string"))
+    };
+    match item.get("type").and_then(Value::as_str) {
+        None | Some("message") => {
+            let role = text("role")?;
+            let content = content(item.get("content").unwrap_or(&Value::Null), ".content")?;
+            // Thoughts before it are its own.
+            match messages.last_mut().filter(|last| is_begun(last)) {
+                Some(last) if role == "assistant" => last["content"] = json!(content),
+                _ => messages.push(json!({"role": role, "content": content})),
+            }
+        }
+        Some("function_call") => {
+            let call = json!({
+                "id": text("call_id")?,
+                "type": "function",
+                "function": {"name": text("name")?, "arguments": text("arguments")?},
+            });
+            let is_answer = messages
+                .last()
+                .is_some_and(|last| last["role"] == "assistant");
+            if !is_answer {
+                messages.push(json!({"role": "assistant", "content": ""}));
+            }
+            if let Some(last) = messages.last_mut() {
+                match last.get_mut("tool_calls").and_then(Value::as_array_mut) {
+                    Some(calls) => calls.push(call),
+                    None => last["tool_calls"] = json!([call]),
+                }
+            }
+        }
+        Some("function_call_output") => {
+            let output = content(item.get("output").unwrap_or(&Value::Null), ".output")?;
+            messages.push(json!({
+                "role": "tool", "tool_call_id": text("call_id")?, "content": output,
+            }));
+        }
+        Some("reasoning") => {
+            let parts = ["content", "summary"].map(|name| item.get(name));
+            let parts = parts
+                .into_iter()
+                .flatten()
+                .find(|parts| parts.as_array().is_some_and(|parts| !parts.is_empty()));
+            if let Some(parts) = parts {
+                let thoughts = content(parts, ".content")?;
+                messages.push(
+                    json!({"role": "assistant", "content": "", "reasoning_content": thoughts}),
+                );
+            }
+        }
+        Some(other) => return Err(format!(".type {other:?} is not served")),
+    }
+    Ok(())
+}
+
+/// Whether a message holds thoughts alone as yet.
+fn is_begun(message: &Value) -> bool {
+    message.get("reasoning_content").is_some()
+        && message["content"] == ""
+        && message.get("tool_calls").is_none()
+}
+
+/// A text, or the texts of parts.
+fn content(value: &Value, name: &str) -> Result<String, String> {
+    const TEXTS: [&str; 6] = [
+        "input_text",
+        "output_text",
+        "text",
+        "summary_text",
+        "reasoning_text",
+        "refusal",
+    ];
+    let part = |part: &Value| -> Result<String, String> {
+        let kind = part.get("type").and_then(Value::as_str).unwrap_or("");
+        let text = part.get("text").or_else(|| part.get("refusal"));
+        let text = text
+            .and_then(Value::as_str)
+            .filter(|_| TEXTS.contains(&kind));
+        let text = text.map(str::to_owned);
+        text.ok_or_else(|| format!("{name} has a part that is no text"))
+    };
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Array(parts) => parts.iter().map(part).collect(),
+        _ => Err(format!("{name} must be a string or a list of parts")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_and_what_goes_with_it() {
+        let chat = as_chat(&json!({
+            "model": "m", "input": "Hi", "instructions": "Be brief", "max_output_tokens": 9,
+            "temperature": 0.5, "seed": 3, "stream": true, "truncation": "auto",
+            "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}}},
+            "tools": [{"type": "function", "name": "f", "parameters": {}, "strict": true}],
+            "tool_choice": {"type": "function", "name": "f"}, "reasoning": {"effort": "none"},
+        }))
+        .unwrap();
+        assert_eq!(
+            chat,
+            json!({
+                "model": "m", "temperature": 0.5, "seed": 3, "stream": true,
+                "messages": [{"role": "system", "content": "Be brief"}, {"role": "user", "content": "Hi"}],
+                "max_completion_tokens": 9, "truncate_prompt_tokens": -1,
+                "response_format": {"type": "json_schema", "json_schema":
+                    {"type": "json_schema", "name": "n", "schema": {"type": "object"}}},
+                "tools": [{"type": "function", "function": {"name": "f", "parameters": {}, "strict": true}}],
+                "tool_choice": {"type": "function", "function": {"name": "f"}},
+                "chat_template_kwargs": {"enable_thinking": false},
+            })
+        );
+    }
+
+    #[test]
+    fn items_become_messages() {
+        let chat = as_chat(&json!({"input": [
+            {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]},
+            {"type": "reasoning", "id": "r", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "c", "annotations": []}]},
+            {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
+            {"type": "function_call", "call_id": "2", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "1", "output": "x"},
+            {"type": "function_call_output", "call_id": "2", "output": [{"type": "input_text", "text": "y"}]},
+            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "so"}]},
+            {"type": "function_call", "call_id": "3", "name": "f", "arguments": "{}"},
+        ]}))
+        .unwrap();
+        let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}});
+        assert_eq!(
+            chat["messages"],
+            json!([
+                {"role": "user", "content": "ab"},
+                {"role": "assistant", "content": "c", "reasoning_content": "hm",
+                    "tool_calls": [call("1"), call("2")]},
+                {"role": "tool", "tool_call_id": "1", "content": "x"},
+                {"role": "tool", "tool_call_id": "2", "content": "y"},
+                {"role": "assistant", "content": "", "reasoning_content": "so", "tool_calls": [call("3")]},
+            ])
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (param, body) in [
+            ("input", json!({})),
+            ("input", json!({"input": []})),
+            ("input", json!({"input": [7]})),
+            ("input", json!({"input": [{"role": "user"}]})),
+            (
+                "input",
+                json!({"input": [{"type": "item_reference", "id": "x"}]}),
+            ),
+            (
+                "input",
+                json!({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}),
+            ),
+            (
+                "input",
+                json!({"input": [{"type": "function_call", "call_id": "1"}]}),
+            ),
+            (
+                "previous_response_id",
+                json!({"input": "a", "previous_response_id": "resp_1"}),
+            ),
+            ("background", json!({"input": "a", "background": true})),
+            ("truncation", json!({"input": "a", "truncation": "some"})),
+            (
+                "max_output_tokens",
+                json!({"input": "a", "max_output_tokens": "9"}),
+            ),
+        ] {
+            let refused = as_chat(&body).unwrap_err();
+            assert_eq!(refused.param.as_deref(), Some(param), "{body}");
+        }
+        assert!(as_chat(&json!({"input": "a", "background": false, "top_logprobs": 0})).is_ok());
+        let refused = renamed(Refusal::of("messages", "messages[0].role must be"));
+        assert_eq!(refused, Refusal::of("input", "input[0].role must be"));
+    }
+}

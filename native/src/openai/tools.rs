@@ -1,0 +1,385 @@
+//! Tools in bodies: what a chat offers and demands, calls in its messages, and calls in answers. How a
+//! model writes them is the core's.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use twoclock_core::chat::{
+    AnswerEvent, AnswerFormat, AnswerParts, OfferedTools, Tool, ToolChoice, ToolStyle,
+};
+use twoclock_core::text::ChatTemplate;
+
+use super::fields::{Fields, Refusal};
+
+/// Most tools of one body.
+const MAX_TOOLS: usize = 128;
+/// Longest name of a tool, bytes.
+const MAX_NAME: usize = 64;
+
+/// The tools of a chat, and whether they are called.
+#[derive(Clone, Debug, Default)]
+pub struct Tools {
+    /// What there is, as templates take it.
+    given: Option<Value>,
+    /// The same as the engine takes it.
+    pub tools: Vec<Tool>,
+    /// Whether they are called.
+    pub choice: ToolChoice,
+    offered: Option<OfferedTools>,
+}
+
+impl Tools {
+    /// Reads the fields; tools that are not to be called are as if they were not there.
+    ///
+    /// # Errors
+    /// What is wrong with them, or that the template knows no calls.
+    pub fn read(fields: &Fields<'_>, template: Option<&ChatTemplate>) -> Result<Self, Refusal> {
+        for old in ["functions", "function_call"] {
+            if fields.get(old).is_some() && fields.get("tool_choice") != Some(&json!("none")) {
+                let said = format!("{old} is not served: give tools and tool_choice");
+                return Err(Refusal::of(old, said));
+            }
+        }
+        let given = fields.list("tools")?.filter(|list| !list.is_empty());
+        let parallel = fields.flag("parallel_tool_calls")?.unwrap_or(true);
+        let choice = choice(fields.get("tool_choice"))?;
+        let Some(given) = given else {
+            return match choice {
+                None | Some(ToolChoice::None | ToolChoice::Auto) => Ok(Self::default()),
+                Some(ToolChoice::Required | ToolChoice::Named(_)) => {
+                    let said = "tool_choice asks for a call, but there are no tools";
+                    Err(Refusal::of("tool_choice", said))
+                }
+            };
+        };
+        if given.len() > MAX_TOOLS {
+            let said = format!(
+                "tools has {}, but at most {MAX_TOOLS} are taken",
+                given.len()
+            );
+            return Err(Refusal::of("tools", said));
+        }
+        let mut tools: Vec<Tool> = Vec::with_capacity(given.len());
+        for (index, value) in given.iter().enumerate() {
+            let tool =
+                tool(value).map_err(|why| Refusal::of("tools", format!("tools[{index}]{why}")))?;
+            if tools.iter().any(|known| known.name == tool.name) {
+                let said = format!("tools[{index}] has the name of another: {}", tool.name);
+                return Err(Refusal::of("tools", said));
+            }
+            tools.push(tool);
+        }
+        let choice = choice.unwrap_or_default();
+        if let ToolChoice::Named(name) = &choice
+            && !tools.iter().any(|tool| tool.name == *name)
+        {
+            let said = format!("tool_choice asks for {name:?}, which is none of tools");
+            return Err(Refusal::of("tool_choice", said));
+        }
+        if choice == ToolChoice::None {
+            return Ok(Self::default());
+        }
+        let style = template.and_then(ToolStyle::of_template).ok_or_else(|| {
+            let said = "this model's chat template does not teach it to call tools in a style that is \
+                        known (those of Hermes and Qwen, Llama 3, Mistral)";
+            Refusal::of("tools", said)
+        })?;
+        let names = tools.iter().map(|tool| tool.name.clone());
+        Ok(Self {
+            offered: Some(OfferedTools {
+                style,
+                names: names.collect::<Arc<[String]>>(),
+                parallel,
+            }),
+            given: Some(Value::Array(given.clone())),
+            tools,
+            choice,
+        })
+    }
+
+    /// Puts the tools where a template looks for them.
+    pub fn put_into(&self, variables: &mut Map<String, Value>) {
+        if let Some(given) = &self.given {
+            variables.insert("tools".to_owned(), given.clone());
+        }
+    }
+
+    /// What answers may call.
+    pub fn offered(&self) -> Option<OfferedTools> {
+        self.offered.clone()
+    }
+}
+
+/// What `tool_choice` says.
+fn choice(given: Option<&Value>) -> Result<Option<ToolChoice>, Refusal> {
+    let must = "tool_choice must be none, auto, required, or a function with its name";
+    let refuse = || Refusal::of("tool_choice", must);
+    let Some(given) = given else {
+        return Ok(None);
+    };
+    let choice = match given.as_str() {
+        Some("none") => ToolChoice::None,
+        Some("auto") => ToolChoice::Auto,
+        Some("required") => ToolChoice::Required,
+        Some(_) => return Err(refuse()),
+        None => {
+            let is_function = given.get("type").and_then(Value::as_str) == Some("function");
+            let name = given.get("function").and_then(|f| f.get("name")?.as_str());
+            let name = name.filter(|_| is_function).ok_or_else(refuse)?;
+            ToolChoice::Named(name.to_owned())
+        }
+    };
+    Ok(Some(choice))
+}
+
+/// One of `tools`, or what is wrong with it, to be put behind its place.
+fn tool(value: &Value) -> Result<Tool, String> {
+    if value.get("type").and_then(Value::as_str) != Some("function") {
+        return Err(".type must be function".to_owned());
+    }
+    let function = value.get("function").and_then(Value::as_object);
+    let function = function.ok_or(".function must be an object")?;
+    let name = function.get("name").and_then(Value::as_str).unwrap_or("");
+    let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
+    if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(fits) {
+        return Err(format!(
+            ".function.name must be 1 to {MAX_NAME} letters, digits, _, - and ."
+        ));
+    }
+    let is_text = |value: &Value| value.is_string() || value.is_null();
+    if !function.get("description").is_none_or(is_text) {
+        return Err(".function.description must be a string".to_owned());
+    }
+    let parameters = function.get("parameters").filter(|value| !value.is_null());
+    if parameters.is_some_and(|value| !value.is_object()) {
+        return Err(".function.parameters must be a JSON schema, an object".to_owned());
+    }
+    Ok(Tool {
+        name: name.to_owned(),
+        parameters: parameters.cloned(),
+    })
+}
+
+/// Writes the arguments of calls in the message at this place as templates expect them: objects, not JSON
+/// texts of some.
+///
+/// # Errors
+/// What of a call is no call.
+pub fn read_calls(index: usize, message: &mut Map<String, Value>) -> Result<(), String> {
+    let calls = match message.get_mut("tool_calls") {
+        None => return Ok(()),
+        Some(Value::Null) => {
+            message.remove("tool_calls");
+            return Ok(());
+        }
+        Some(Value::Array(calls)) => calls,
+        Some(_) => return Err(format!("messages[{index}].tool_calls must be a list")),
+    };
+    for (n, call) in calls.iter_mut().enumerate() {
+        let place = format!("messages[{index}].tool_calls[{n}].function");
+        let function = call.get_mut("function").and_then(Value::as_object_mut);
+        let function = function.ok_or_else(|| format!("{place} must be an object"))?;
+        if !function.get("name").is_some_and(Value::is_string) {
+            return Err(format!("{place}.name must be a string"));
+        }
+        let arguments = match function.get("arguments") {
+            None | Some(Value::Null) => Some(Map::new()),
+            Some(Value::Object(object)) => Some(object.clone()),
+            Some(Value::String(text)) if text.trim().is_empty() => Some(Map::new()),
+            Some(Value::String(text)) => serde_json::from_str(text).ok(),
+            Some(_) => None,
+        };
+        let arguments =
+            arguments.ok_or_else(|| format!("{place}.arguments must be JSON of an object"))?;
+        function.insert("arguments".to_owned(), Value::Object(arguments));
+    }
+    Ok(())
+}
+
+/// How calls of an answer of this format are named: by the answer's id, the choice and the call.
+pub fn call_id(format: &AnswerFormat, answer: &str, choice: usize, index: usize) -> String {
+    let style = format.tools.as_ref().map(|tools| tools.style);
+    let style = style.unwrap_or(ToolStyle::Hermes);
+    style.call_id(&format!("{answer}-{choice}"), index)
+}
+
+/// The message that a whole answer is; `answer` is its id.
+pub fn message(parts: &AnswerParts, format: &AnswerFormat, answer: &str, choice: usize) -> Value {
+    let calls = parts.tool_calls.iter().enumerate().map(|(index, call)| {
+        json!({
+            "id": call_id(format, answer, choice, index),
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        })
+    });
+    let calls: Vec<Value> = calls.collect();
+    let mut message = Map::new();
+    message.insert("role".into(), json!("assistant"));
+    let says_nothing = parts.content.is_empty() && !calls.is_empty();
+    let content = (!says_nothing).then_some(&parts.content);
+    message.insert("content".into(), json!(content));
+    if !parts.reasoning.is_empty() {
+        message.insert("reasoning_content".into(), json!(parts.reasoning));
+    }
+    if !calls.is_empty() {
+        message.insert("tool_calls".into(), Value::Array(calls));
+    }
+    Value::Object(message)
+}
+
+/// The `delta` of a streamed answer that says an event; nothing is said of a call's end.
+pub fn delta(
+    event: &AnswerEvent,
+    format: &AnswerFormat,
+    answer: &str,
+    choice: usize,
+) -> Option<Value> {
+    Some(match event {
+        AnswerEvent::Content(text) => json!({"content": text}),
+        AnswerEvent::Reasoning(text) => json!({"reasoning_content": text}),
+        AnswerEvent::ToolCallBegun { index, name } => json!({"tool_calls": [{
+            "index": index,
+            "id": call_id(format, answer, choice, *index),
+            "type": "function",
+            "function": {"name": name, "arguments": ""},
+        }]}),
+        AnswerEvent::Arguments { index, text } => json!({"tool_calls": [{
+            "index": index,
+            "function": {"arguments": text},
+        }]}),
+        AnswerEvent::ToolCallEnded { .. } => return None,
+    })
+}
+
+/// `finish_reason` of an answer that ended for `reason` after so many calls.
+pub fn finish_reason(reason: &'static str, num_calls: usize) -> &'static str {
+    match reason {
+        "stop" if num_calls > 0 => "tool_calls",
+        reason => reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hermes() -> ChatTemplate {
+        let source = "{{ tools }}<tool_call>{\"name\": , \"arguments\": }";
+        ChatTemplate::new(source, None, None, None).unwrap()
+    }
+
+    fn read(body: Value) -> Result<Tools, Refusal> {
+        Tools::read(&Fields::of(&body)?, Some(&hermes()))
+    }
+
+    fn add() -> Value {
+        json!({"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}})
+    }
+
+    #[test]
+    fn tools_and_their_choice_are_read() {
+        assert!(read(json!({})).unwrap().offered().is_none());
+        let read_one = read(json!({"tools": [add()], "parallel_tool_calls": false})).unwrap();
+        let offered = read_one.offered().unwrap();
+        assert_eq!(
+            (offered.style, offered.parallel),
+            (ToolStyle::Hermes, false)
+        );
+        assert_eq!(read_one.choice, ToolChoice::Auto);
+        let named = json!({"type": "function", "function": {"name": "add"}});
+        let body = json!({"tools": [add()], "tool_choice": named});
+        assert_eq!(read(body).unwrap().choice, ToolChoice::Named("add".into()));
+        let body = json!({"tools": [add()], "tool_choice": "none"});
+        assert!(read(body).unwrap().offered().is_none());
+        for (param, body) in [
+            ("tools", json!({"tools": {}})),
+            ("tools", json!({"tools": [{"type": "web_search"}]})),
+            ("tools", json!({"tools": [{"type": "function"}]})),
+            (
+                "tools",
+                json!({"tools": [{"type": "function", "function": {"name": "a b"}}]}),
+            ),
+            (
+                "tools",
+                json!({"tools": [{"type": "function", "function": {"name": "a", "parameters": []}}]}),
+            ),
+            ("tools", json!({"tools": [add(), add()]})),
+            ("tools", json!({"tools": vec![add(); 129]})),
+            (
+                "tool_choice",
+                json!({"tools": [add()], "tool_choice": "any"}),
+            ),
+            ("tool_choice", json!({"tool_choice": "required"})),
+            (
+                "tool_choice",
+                json!({"tools": [add()], "tool_choice": {"type": "function", "function": {"name": "sub"}}}),
+            ),
+            ("parallel_tool_calls", json!({"parallel_tool_calls": 1})),
+            ("functions", json!({"functions": []})),
+        ] {
+            let refused = read(body.clone()).unwrap_err();
+            assert_eq!(refused.param.as_deref(), Some(param), "{body}");
+        }
+        let plain = ChatTemplate::new("{{ messages }}", None, None, None).unwrap();
+        let body = json!({"tools": [add()]});
+        let refused = Tools::read(&Fields::of(&body).unwrap(), Some(&plain)).unwrap_err();
+        assert!(refused.message.contains("template"), "{refused}");
+    }
+
+    #[test]
+    fn arguments_in_messages_become_objects() {
+        let of = |arguments: Value| {
+            let call = json!({"id": "x", "function": {"name": "add", "arguments": arguments}});
+            let mut message = Map::from_iter([("tool_calls".to_owned(), json!([call]))]);
+            let read = read_calls(3, &mut message);
+            read.map(|()| message["tool_calls"][0]["function"]["arguments"].clone())
+        };
+        assert_eq!(of(json!("{\"a\": [1]}")).unwrap(), json!({"a": [1]}));
+        assert_eq!(of(json!({"a": 1})).unwrap(), json!({"a": 1}));
+        assert_eq!(of(json!("")).unwrap(), json!({}));
+        let refused = of(json!("[1]")).unwrap_err();
+        assert!(refused.starts_with("messages[3].tool_calls[0].function.arguments"));
+        assert!(of(json!("{")).is_err());
+    }
+
+    #[test]
+    fn an_answer_is_said_whole_and_in_pieces() {
+        let format = AnswerFormat {
+            reasoning: None,
+            tools: read(json!({"tools": [add()]})).unwrap().offered(),
+        };
+        let text = "So:\n<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 1}}</tool_call>";
+        let parts = AnswerParts::of(&format, text);
+        let whole = message(&parts, &format, "chatcmpl-1", 0);
+        let id = whole["tool_calls"][0]["id"].clone();
+        assert_eq!(
+            whole,
+            json!({"role": "assistant", "content": "So:", "tool_calls": [{
+                "id": id, "type": "function", "function": {"name": "add", "arguments": "{\"a\": 1}"},
+            }]})
+        );
+        let mut splitter = twoclock_core::chat::AnswerSplitter::new(format.clone());
+        let events = splitter.push(text).into_iter().chain(splitter.finish());
+        let deltas: Vec<Value> = events
+            .filter_map(|event| delta(&event, &format, "chatcmpl-1", 0))
+            .collect();
+        assert_eq!(deltas[0], json!({"content": "So:"}));
+        let begun = &deltas[1]["tool_calls"][0];
+        assert_eq!((&begun["id"], &begun["index"]), (&id, &json!(0)));
+        assert_eq!(
+            deltas[2]["tool_calls"][0]["function"]["arguments"],
+            "{\"a\": 1}"
+        );
+        assert_eq!(deltas.len(), 3);
+        let silent = AnswerParts::of(&format, &text[3..]);
+        assert!(message(&silent, &format, "a", 0)["content"].is_null());
+        assert_eq!(
+            message(&AnswerParts::default(), &format, "a", 0)["content"],
+            ""
+        );
+        assert_eq!(
+            (finish_reason("stop", 1), finish_reason("length", 1)),
+            ("tool_calls", "length")
+        );
+    }
+}
