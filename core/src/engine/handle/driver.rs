@@ -1,7 +1,7 @@
 //! The far end of a handle: takes what was asked between two steps, steps, and delivers. Owns the
 //! engine; knows no thread, and no device beyond that it may be lost.
 
-use super::mailbox::{Ending, Health, Mailbox, Submission};
+use super::mailbox::{Ending, Health, Mailbox, Submission, Wish};
 use super::stream::{Outbox, StreamError};
 use super::{EngineHandle, HandleOptions};
 use crate::clock::Clock;
@@ -141,12 +141,18 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
     fn take_in(&mut self, submission: Submission) {
         let Submission {
             id,
-            prompt_token_ids,
-            params,
-            forms,
+            prompt_token_ids: ids,
+            wish,
             outbox,
         } = submission;
-        match self.engine.add_checked(prompt_token_ids, params, forms) {
+        let added = match wish {
+            Wish::Answers(params, forms) => self.engine.add_checked(ids, *params, forms),
+            Wish::Embedding(params) => {
+                let core = self.engine.core_mut();
+                core.add_pooling_request(ids, params).map_err(Error::from)
+            }
+        };
+        match added {
             Ok(inner) => {
                 self.names.insert(id, inner);
                 self.live.insert(inner, Live { id, outbox });

@@ -5,7 +5,7 @@ use super::stream::{Outbox, RequestStream, StreamError};
 use super::{HandleOptions, SubmitError};
 use crate::engine::metrics::MetricFamily;
 use crate::sample::grammar::Constraint;
-use crate::types::{RequestId, SamplingParams, TokenId};
+use crate::types::{PoolingParams, RequestId, SamplingParams, TokenId};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -51,10 +51,27 @@ pub(super) enum Ending {
 pub(super) struct Submission {
     pub(super) id: RequestId,
     pub(super) prompt_token_ids: Vec<TokenId>,
-    pub(super) params: SamplingParams,
-    /// Of its answers.
-    pub(super) forms: Vec<Constraint>,
+    pub(super) wish: Wish,
     pub(super) outbox: Arc<Outbox>,
+}
+
+/// What a prompt is to become.
+#[derive(Debug)]
+pub(super) enum Wish {
+    /// Answers, each with its form where they have one.
+    Answers(Box<SamplingParams>, Vec<Constraint>),
+    /// A vector.
+    Embedding(PoolingParams),
+}
+
+impl Wish {
+    /// Outputs that end.
+    fn num_answers(&self) -> usize {
+        match self {
+            Self::Answers(params, _) => params.n,
+            Self::Embedding(_) => 1,
+        }
+    }
 }
 
 /// What the driver finds.
@@ -146,20 +163,19 @@ impl Mailbox {
     pub(super) fn submit(
         self: &Arc<Self>,
         prompt_token_ids: Vec<TokenId>,
-        params: SamplingParams,
-        forms: Vec<Constraint>,
+        wish: Wish,
     ) -> Result<RequestStream, SubmitError> {
         self.tell(|state| {
             self.room(state)?;
             let id = RequestId(state.next_id);
             state.next_id += 1;
             state.load.num_requests += 1;
-            let outbox = Arc::new(Outbox::new(params.n, self.options.max_unread_tokens));
+            let answers = wish.num_answers();
+            let outbox = Arc::new(Outbox::new(answers, self.options.max_unread_tokens));
             state.inbox.submissions.push_back(Submission {
                 id,
                 prompt_token_ids,
-                params,
-                forms,
+                wish,
                 outbox: Arc::clone(&outbox),
             });
             Ok(RequestStream::new(id, outbox, Arc::clone(self)))

@@ -32,8 +32,8 @@ use crate::error::Error;
 use crate::runner::ExecuteModel;
 use crate::sched::RequestError;
 use crate::text::Tokenizer;
-use crate::types::{RequestId, SamplingParams, TokenId};
-use mailbox::{Ending, Mailbox};
+use crate::types::{PoolingParams, RequestId, SamplingParams, TokenId};
+use mailbox::{Ending, Mailbox, Wish};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -158,7 +158,28 @@ impl EngineHandle {
         let forms = compiler
             .compile(&params, eos_token_ids)
             .map_err(|error| SubmitError::refused(RequestError::from(error)))?;
-        self.mailbox.submit(ids, params, forms)
+        self.mailbox
+            .submit(ids, Wish::Answers(Box::new(params), forms))
+    }
+
+    /// Asks for the embedding of a prompt, which comes as the stream's one piece. It is computed among
+    /// what others generate.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit); a prompt that does not fit and more dimensions than there are is told
+    /// as the stream's first item.
+    pub fn submit_pooling(
+        &self,
+        prompt: Prompt,
+        params: PoolingParams,
+    ) -> Result<RequestStream, SubmitError> {
+        self.mailbox.check_room()?;
+        let ids = prompt
+            .into_token_ids(&self.last.tokenizer)
+            .map_err(SubmitError::refused)?;
+        sampling_check::check_ids("the prompt", &ids, self.last.vocab_size)
+            .map_err(SubmitError::refused)?;
+        self.mailbox.submit(ids, Wish::Embedding(params))
     }
 
     /// Ends a request before the next step; its stream says so with
