@@ -13,6 +13,7 @@ use crate::dump_shaders::{DumpArgs, MORE_HELP as DUMP_HELP};
 use crate::engine_args::EngineArgs;
 use crate::form::FormArgs;
 use crate::selftest::args::{MORE_HELP as SELFTEST_HELP, SelftestArgs};
+use crate::serve::args::{EXAMPLES as SERVE_HELP, ServeArgs};
 use crate::tune::args::{MORE_HELP as TUNE_HELP, TuneArgs};
 
 mod embed;
@@ -45,6 +46,7 @@ Examples:
   twoclock pull smollm2        bring a small model onto this machine
   twoclock run -m smollm2      talk with it
   twoclock run -m hf:ORG/REPO  talk with a model of the Hugging Face hub
+  twoclock serve -m smollm2    serve it over HTTP, as OpenAI's API
   twoclock batch -m smollm2 in.jsonl out.jsonl
                                answer a file of requests, many at once
   twoclock eval -m smollm2 --text book.txt
@@ -100,6 +102,9 @@ The prompt is put into the model's chat template, unless --raw. Answers come tok
     /// Answer a file of requests, many at once.
     #[command(after_help = crate::batch::args::EXAMPLES)]
     Batch(Box<BatchArgs>),
+    /// Serve models over HTTP, in OpenAI's protocol.
+    #[command(after_help = SERVE_HELP)]
+    Serve(Box<ServeArgs>),
     /// Measure how fast a model is here, and how near that is to what the device can do.
     #[command(after_help = BENCH_HELP)]
     Bench(Box<BenchArgs>),

@@ -53,6 +53,24 @@ pub struct EngineOptions {
     pub serving: Option<ServingLimits>,
 }
 
+impl EngineOptions {
+    /// Limits of an engine for this model.
+    fn limits(&self, model: &ModelConfig) -> SchedulerConfig {
+        let mut config = limits(model, self.max_model_len);
+        config.max_num_seqs = self.max_num_seqs.unwrap_or(config.max_num_seqs);
+        config.run_ahead = self.run_ahead.unwrap_or(config.run_ahead);
+        match &self.serving {
+            Some(serving) => serving.widen(config),
+            None => config,
+        }
+    }
+
+    /// Longest sequence of an engine for this model, tokens.
+    pub fn context_length(&self, model: &ModelConfig) -> usize {
+        self.limits(model).max_model_len
+    }
+}
+
 /// How requests share an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServingLimits {
@@ -167,24 +185,15 @@ pub fn load(
         checkpoint.quantize(quantization)?;
     }
     let model = checkpoint.config.clone();
-    let mut config = limits(&model, options.max_model_len);
-    config.max_num_seqs = options.max_num_seqs.unwrap_or(config.max_num_seqs);
-    config.run_ahead = options.run_ahead.unwrap_or(config.run_ahead);
-    let config = match &options.serving {
-        Some(serving) => {
-            let asked = config.max_model_len;
-            let wide = serving.widen(config);
-            if wide.max_model_len < asked {
-                report.note(&format!(
-                    "sequences have at most {} tokens instead of {asked}, as many as the cache \
-                     holds: more --kv-cache-tokens let them be longer",
-                    wide.max_model_len
-                ));
-            }
-            wide
-        }
-        None => config,
-    };
+    let config = options.limits(&model);
+    let asked = limits(&model, options.max_model_len).max_model_len;
+    if config.max_model_len < asked {
+        report.note(&format!(
+            "sequences have at most {} tokens instead of {asked}, as many as the cache \
+             holds: more --kv-cache-tokens let them be longer",
+            config.max_model_len
+        ));
+    }
     let plan = MemoryPlan::new(
         executor.caps(),
         &checkpoint,

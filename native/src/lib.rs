@@ -52,6 +52,7 @@ pub mod render;
 pub mod report;
 pub mod run;
 pub mod selftest;
+pub mod serve;
 pub mod simulate;
 pub mod slo_args;
 pub mod store;

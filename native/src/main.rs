@@ -31,6 +31,7 @@ use twoclock::render;
 use twoclock::report::Reporter;
 use twoclock::run::{self, Ask, RunOptions};
 use twoclock::selftest;
+use twoclock::serve;
 use twoclock::simulate::{self, papers};
 use twoclock::store::{Store, human_bytes};
 use twoclock::text_input::{MAX_IDS, MAX_TEXT, read_stdin, read_text};
@@ -42,7 +43,7 @@ use twoclock_core::weights::GenerationDefaults;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    logs(cli.verbose);
+    logs(&cli);
     match run(&cli) {
         Ok(()) if interrupt::was_heeded() => ExitCode::from(interrupt::STATUS),
         Ok(()) => ExitCode::SUCCESS,
@@ -54,19 +55,23 @@ fn main() -> ExitCode {
     }
 }
 
-/// What libraries log goes to standard error: warnings, with `--verbose` more.
-fn logs(verbose: bool) {
-    let level = if verbose {
-        tracing::Level::DEBUG
-    } else {
-        tracing::Level::WARN
+/// What is logged goes to standard error: warnings, with `--verbose` more. A server also says who asked
+/// what, and when.
+fn logs(cli: &Cli) {
+    let is_server = matches!(cli.command, Command::Serve(_));
+    let level = match (cli.verbose, is_server) {
+        (true, _) => tracing::Level::DEBUG,
+        (false, true) => tracing::Level::INFO,
+        (false, false) => tracing::Level::WARN,
     };
-    tracing_subscriber::fmt()
+    let logs = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .without_time()
-        .init();
+        .with_ansi(false);
+    match is_server {
+        true => logs.init(),
+        false => logs.without_time().init(),
+    }
 }
 
 fn run(cli: &Cli) -> anyhow::Result<()> {
@@ -90,6 +95,13 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
                 ..engine_options(&args.engine)
             };
             batch::run(&checkpoint, args, &options, &store, &report)?;
+        }
+        Command::Serve(args) => {
+            let options = EngineOptions {
+                serving: Some(args.serving.limits()),
+                ..engine_options(&args.engine)
+            };
+            serve::run(args, &options, &models)?;
         }
         Command::Tune(args) => output::print(&tune::run(args, &store, &report)?)?,
         Command::Bench(args) => output::print(&bench::run(args, &models, &store, &report)?)?,

@@ -33,6 +33,11 @@ impl Reporter {
         }
     }
 
+    /// Whether details are told.
+    pub fn is_verbose(&self) -> bool {
+        self.verbose
+    }
+
     /// Something every user wants to know.
     pub fn note(&self, text: &str) {
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);

@@ -16,8 +16,9 @@ use twoclock_core::weights::GenerationDefaults;
 
 use super::answers::Answers;
 use super::input::{BatchError, Entry, Framed, Input, Reading};
+use super::seed::seed;
 use super::summary::Summary;
-use crate::openai::{Asked, Choice, Endpoint, Refusal, Serving, Usage, error_body, response};
+use crate::openai::{Answered, Asked, Choice, Endpoint, Refusal, Serving, Usage, error_body};
 
 /// Engine and surroundings of a batch.
 pub struct Job<'a, R: ExecuteModel, C: Clock> {
@@ -51,6 +52,8 @@ struct Open {
     num_left: usize,
     /// The log-probabilities of the prompts were asked for.
     scores_prompt: bool,
+    /// Answers say their prompt first.
+    echoes: bool,
 }
 
 /// All that is going on.
@@ -208,9 +211,11 @@ impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
             requests: Vec::new(),
             choices: Vec::new(),
             num_left: 0,
-            scores_prompt: asked.params.prompt_logprobs.is_some(),
+            scores_prompt: asked.scores_prompt,
+            echoes: asked.echoes(),
         };
-        for prompt in std::mem::take(&mut asked.prompts) {
+        let echoes = std::mem::take(&mut asked.echoes);
+        for (place, prompt) in std::mem::take(&mut asked.prompts).into_iter().enumerate() {
             // A body may ask for much.
             if self.is_stopped(work) {
                 work.summary.interrupted += 1;
@@ -224,7 +229,7 @@ impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
                     let metrics = RequestMetrics::new(self.engine.core().clock().now());
                     open.choices.extend((0..n).map(|index| Choice {
                         completion: Completion::new(id, index, ids.clone(), metrics),
-                        text: String::new(),
+                        text: echoes.get(place).cloned().unwrap_or_default(),
                     }));
                 }
                 Err(error) => {
@@ -267,6 +272,8 @@ impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
             template: self.template,
             defaults: self.defaults,
             max_model_len: self.engine.core().scheduler().config().max_model_len,
+            // A file's lines are bounded, and nobody else waits.
+            max_prompt_bytes: None,
         };
         Asked::read(endpoint, &framed.body, &serving, seed(&framed.custom_id))
     }
@@ -377,24 +384,17 @@ impl Work<'_> {
         let id = format!("{prefix}-{}", self.answers.next_number());
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let created = now.unwrap_or(Duration::ZERO).as_secs();
-        let body = response::body(
-            open.endpoint,
-            &id,
+        let answered = Answered {
+            endpoint: open.endpoint,
+            id: &id,
             created,
-            &open.model,
-            &open.choices,
+            model: &open.model,
+            choices: &open.choices,
             usage,
-            open.scores_prompt,
-            tokenizer,
-        );
+            scores_prompt: open.scores_prompt,
+            echoes: open.echoes,
+        };
+        let body = answered.body(tokenizer);
         self.answers.write(&open.custom_id, 200, &body)
     }
-}
-
-/// A seed that is a line's own and stays, however often the batch is run: FNV-1a of its name.
-fn seed(custom_id: &str) -> u64 {
-    let bytes = custom_id.bytes();
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }

@@ -5,6 +5,7 @@ pub mod answers;
 pub mod args;
 pub mod input;
 pub mod job;
+mod seed;
 pub mod summary;
 
 use std::fs;

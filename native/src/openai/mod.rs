@@ -1,8 +1,13 @@
 //! Bodies of OpenAI's protocol: what a request asks, and what is answered. Knows no transport and no
 //! engine: the batch command and a server read and write the same.
 
+pub mod chunk;
+pub mod embeddings;
 pub mod fields;
 mod form;
+mod logprobs;
+pub mod messages;
+mod prompts;
 pub mod request;
 pub mod response;
 pub mod responses;
@@ -14,4 +19,4 @@ pub mod tools;
 
 pub use fields::Refusal;
 pub use request::{Asked, Endpoint, Serving};
-pub use response::{Choice, Usage, error_body};
+pub use response::{Answered, Choice, Usage, error_body};

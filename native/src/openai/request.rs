@@ -2,7 +2,7 @@
 //! are passed over; fields that ask for what there is not are refused, so that nobody believes they
 //! were heeded.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use twoclock_core::engine::Prompt;
 use twoclock_core::error::Error;
 use twoclock_core::sched::RequestError;
@@ -10,19 +10,18 @@ use twoclock_core::text::{ChatTemplate, Tokenizer};
 use twoclock_core::types::SamplingParams;
 use twoclock_core::weights::GenerationDefaults;
 
-use super::fields::{self, Fields, Refusal};
-use super::form;
-use super::sampling;
+use super::fields::{Fields, Refusal};
+use super::prompts::{self, Reading};
+use super::{form, messages, sampling};
 
 /// Most answers to one body: prompts times `n`.
 const MAX_ANSWERS: usize = 1024;
 /// Fields of OpenAI's and vLLM's that change the answer, and are not served whatever they hold.
-const UNSERVED: [&str; 11] = [
+const UNSERVED: [&str; 10] = [
     "suffix",
     "audio",
     "allowed_token_ids",
     "logits_processors",
-    "truncate_prompt_tokens",
     "prompt_embeds",
     "chat_template",
     "documents",
@@ -31,10 +30,8 @@ const UNSERVED: [&str; 11] = [
     "web_search_options",
 ];
 /// Switches that change the answer, with the way they stand here.
-const UNSERVED_FLAGS: [(&str, bool); 5] = [
-    ("echo", false),
+const UNSERVED_FLAGS: [(&str, bool); 3] = [
     ("continue_final_message", false),
-    ("add_generation_prompt", true),
     ("use_beam_search", false),
     ("skip_special_tokens", true),
 ];
@@ -79,6 +76,8 @@ pub struct Serving<'a> {
     pub defaults: &'a GenerationDefaults,
     /// Longest sequence.
     pub max_model_len: usize,
+    /// Longest text of a prompt, bytes, where there is a bound.
+    pub max_prompt_bytes: Option<usize>,
 }
 
 /// A request that was understood.
@@ -92,6 +91,14 @@ pub struct Asked {
     pub prompts: Vec<Prompt>,
     /// How.
     pub params: SamplingParams,
+    /// What is said before the answers to each prompt; empty unless the body asked for that.
+    pub echoes: Vec<String>,
+    /// The prompts' log-probabilities are a part of the answer's own form, beside the answers.
+    pub scores_prompt: bool,
+    /// The answer is to come piece by piece.
+    pub stream: bool,
+    /// The last piece is to say what it took.
+    pub include_usage: bool,
     /// The field that gives the answer a form.
     form_field: Option<&'static str>,
 }
@@ -108,7 +115,7 @@ impl Asked {
         seed: u64,
     ) -> Result<Self, Refusal> {
         let fields = Fields::of(body)?;
-        refuse_unserved(endpoint, &fields)?;
+        refuse_unserved(&fields)?;
         let mut base = SamplingParams {
             temperature: 1.0,
             seed,
@@ -126,15 +133,16 @@ impl Asked {
                 // Else as long as the context lets it.
                 params.max_tokens = most.unwrap_or(serving.max_model_len);
                 params.logprobs = chat_logprobs(&fields)?;
-                vec![chat_prompt(&fields, serving)?]
+                vec![messages::prompt(&fields, serving)?]
             }
             Endpoint::Completions => {
                 params.max_tokens = most.unwrap_or(16);
                 params.logprobs = bounded(&fields, "logprobs")?;
-                completion_prompts(&fields)?
+                prompts::read(&fields)?
             }
         };
         params.prompt_logprobs = bounded(&fields, "prompt_logprobs")?;
+        let scores_prompt = params.prompt_logprobs.is_some();
         if prompts.len().saturating_mul(params.n) > MAX_ANSWERS {
             let prompts = prompts.len();
             let said = format!(
@@ -146,13 +154,43 @@ impl Asked {
         }
         // The engine's bound is that of the context; the number itself means no more.
         params.max_tokens = params.max_tokens.min(serving.max_model_len);
+        let room = usize::from(params.max_tokens > 0);
+        let reading = Reading::read(endpoint, &fields, serving, room)?;
+        if reading.echoes() {
+            // What is said again is scored as the answer is.
+            params.prompt_logprobs = params.prompt_logprobs.max(params.logprobs);
+        }
+        let asked = prompts.iter().map(prompt_bytes).max().unwrap_or(0);
+        if let Some(most) = serving.max_prompt_bytes.filter(|most| asked > *most)
+            && !reading.cuts()
+        {
+            let said = format!(
+                "{} has a text of {asked} bytes, but {most} are the most for a context of {} tokens",
+                endpoint.prompt_field(),
+                serving.max_model_len
+            );
+            return Err(Refusal::of(endpoint.prompt_field(), said));
+        }
+        let (prompts, echoes) = reading
+            .apply(prompts, serving.tokenizer)
+            .map_err(|e| Refusal::of(endpoint.prompt_field(), e.to_string()))?;
+        let (stream, include_usage) = streaming(&fields)?;
         Ok(Self {
             endpoint,
             model: fields.text("model")?.map(str::to_owned),
             prompts,
             params,
+            echoes,
+            scores_prompt,
+            stream,
+            include_usage,
             form_field,
         })
+    }
+
+    /// Whether answers say their prompt first.
+    pub fn echoes(&self) -> bool {
+        !self.echoes.is_empty()
     }
 
     /// What the engine says against this request; `None` where it is no fault of the request.
@@ -176,7 +214,7 @@ impl Asked {
 }
 
 /// Refuses what would change the answer and is not there.
-fn refuse_unserved(endpoint: Endpoint, fields: &Fields<'_>) -> Result<(), Refusal> {
+fn refuse_unserved(fields: &Fields<'_>) -> Result<(), Refusal> {
     let refuse = |name: &str| Err(Refusal::of(name, format!("{name} is not served yet")));
     for name in UNSERVED {
         if fields.get(name).is_some() {
@@ -194,19 +232,37 @@ fn refuse_unserved(endpoint: Endpoint, fields: &Fields<'_>) -> Result<(), Refusa
             return refuse(name);
         }
     }
-    // What each endpoint does where it is not asked.
-    let adds = endpoint == Endpoint::Completions;
-    if fields
-        .flag("add_special_tokens")?
-        .is_some_and(|flag| flag != adds)
-    {
-        return refuse("add_special_tokens");
-    }
     let n = fields.count("n")?.unwrap_or(1);
     if fields.count("best_of")?.is_some_and(|best| best != n) {
         return refuse("best_of");
     }
     Ok(())
+}
+
+/// Whether the answer comes piece by piece, and says what it took.
+fn streaming(fields: &Fields<'_>) -> Result<(bool, bool), Refusal> {
+    let stream = fields.flag("stream")?.unwrap_or(false);
+    let Some(options) = fields.object("stream_options")? else {
+        return Ok((stream, false));
+    };
+    let include_usage = match options.get("include_usage") {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(flag)) => *flag,
+        Some(_) => {
+            let said = "stream_options.include_usage must be true or false";
+            return Err(Refusal::of("stream_options", said));
+        }
+    };
+    Ok((stream, include_usage))
+}
+
+/// Bytes of a prompt's text.
+fn prompt_bytes(prompt: &Prompt) -> usize {
+    match prompt {
+        Prompt::Text(text) => text.len(),
+        Prompt::Templated(rendered) => rendered.text.len(),
+        Prompt::TokenIds(_) => 0,
+    }
 }
 
 fn bounded(fields: &Fields<'_>, name: &str) -> Result<Option<usize>, Refusal> {
@@ -230,84 +286,4 @@ fn chat_logprobs(fields: &Fields<'_>) -> Result<Option<usize>, Refusal> {
             Err(Refusal::of("top_logprobs", said))
         }
     }
-}
-
-fn chat_prompt(fields: &Fields<'_>, serving: &Serving<'_>) -> Result<Prompt, Refusal> {
-    let refuse = |said: String| Refusal::of("messages", said);
-    let Some(template) = serving.template else {
-        return Err(refuse(
-            "this model has no chat template: use /v1/completions".into(),
-        ));
-    };
-    let given = fields.list("messages")?.filter(|list| !list.is_empty());
-    let given = given.ok_or_else(|| refuse("messages must be a list of at least one".into()))?;
-    let messages = given.iter().enumerate().map(|(i, m)| message(i, m));
-    let messages: Vec<Value> = messages.collect::<Result<_, _>>().map_err(refuse)?;
-    let none = Map::new();
-    let extra = fields.object("chat_template_kwargs")?.unwrap_or(&none);
-    let rendered = template.render_prompt(&messages, true, extra, serving.tokenizer);
-    Ok(Prompt::Templated(
-        rendered.map_err(|e| refuse(e.to_string()))?,
-    ))
-}
-
-/// One message as templates expect it: content is one text.
-fn message(index: usize, message: &Value) -> Result<Value, String> {
-    let object = message
-        .as_object()
-        .ok_or_else(|| format!("messages[{index}] must be an object"))?;
-    let role = match object.get("role").and_then(Value::as_str) {
-        Some("developer" | "system") => "system",
-        Some(role @ ("user" | "assistant" | "tool")) => role,
-        _ => {
-            return Err(format!(
-                "messages[{index}].role must be system, developer, user, assistant or tool"
-            ));
-        }
-    };
-    let content = match object.get("content") {
-        None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Array(parts)) => {
-            let text = |part: &Value| match part.get("type").and_then(Value::as_str) {
-                Some("text") => part.get("text")?.as_str().map(str::to_owned),
-                _ => None,
-            };
-            let texts: Option<Vec<String>> = parts.iter().map(text).collect();
-            texts
-                .ok_or_else(|| format!("messages[{index}].content has a part that is no text"))?
-                .concat()
-        }
-        Some(_) => {
-            return Err(format!(
-                "messages[{index}].content must be a string or a list of text parts"
-            ));
-        }
-    };
-    let mut whole = object.clone();
-    whole.insert("role".into(), json!(role));
-    whole.insert("content".into(), json!(content));
-    Ok(Value::Object(whole))
-}
-
-fn completion_prompts(fields: &Fields<'_>) -> Result<Vec<Prompt>, Refusal> {
-    let refuse = |said: &str| Err(Refusal::of("prompt", said));
-    let must = "prompt must be a text, a list of texts, token ids, or a list of lists of token ids";
-    let prompts = match fields.get("prompt") {
-        Some(Value::String(text)) => vec![Prompt::Text(text.clone())],
-        Some(Value::Array(list)) if !list.is_empty() => {
-            let whole =
-                fields::ids(&Value::Array(list.clone())).map(|ids| vec![Prompt::TokenIds(ids)]);
-            let each = |item: &Value| match item {
-                Value::String(text) => Some(Prompt::Text(text.clone())),
-                item => fields::ids(item).map(Prompt::TokenIds),
-            };
-            match whole.or_else(|| list.iter().map(each).collect()) {
-                Some(prompts) => prompts,
-                None => return refuse(must),
-            }
-        }
-        _ => return refuse(must),
-    };
-    Ok(prompts)
 }

@@ -4,8 +4,8 @@
 use serde_json::{Map, Value, json};
 use twoclock_core::engine::TextCompletion;
 use twoclock_core::text::Tokenizer;
-use twoclock_core::types::{TokenId, TokenLogprobs};
 
+use super::logprobs::{self, Scored};
 use super::request::Endpoint;
 use crate::answer::stop_reason_as_json;
 
@@ -24,7 +24,8 @@ pub struct Usage {
 }
 
 impl Usage {
-    fn as_json(self) -> Value {
+    /// As OpenAI writes it.
+    pub fn as_json(self) -> Value {
         json!({
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
@@ -34,72 +35,95 @@ impl Usage {
     }
 }
 
-/// The body of a whole answer; `created` is in seconds of the epoch. With `scores_prompt` it has the
-/// prompt's log-probabilities in vLLM's form and places: of a chat beside its choices, else in the
-/// first choice of each prompt.
-#[expect(clippy::too_many_arguments, reason = "each is a part of the body")]
-pub fn body(
-    endpoint: Endpoint,
-    id: &str,
-    created: u64,
-    model: &str,
-    choices: &[Choice],
-    usage: Usage,
-    scores_prompt: bool,
-    tokenizer: &Tokenizer,
-) -> Value {
-    let first = choices.first().filter(|_| scores_prompt);
-    let of_chat = first.map(|choice| prompt_logprobs(choice, tokenizer));
-    let choices: Vec<Value> = choices
-        .iter()
-        .enumerate()
-        .map(|(index, choice)| {
-            let mut value = Map::new();
-            value.insert("index".into(), json!(index));
-            match endpoint {
-                Endpoint::Chat => {
-                    let message = json!({"role": "assistant", "content": choice.text});
-                    value.insert("message".into(), message);
-                }
-                Endpoint::Completions => {
-                    value.insert("text".into(), json!(choice.text));
-                }
-            }
-            let completion = &choice.completion;
-            let logprobs = match (endpoint, completion.logprobs.is_empty()) {
-                (_, true) => Value::Null,
-                (Endpoint::Chat, _) => chat_logprobs(choice, tokenizer),
-                (Endpoint::Completions, _) => completion_logprobs(choice, tokenizer),
-            };
-            value.insert("logprobs".into(), logprobs);
-            if endpoint == Endpoint::Completions {
-                let scored = scores_prompt && completion.index == 0;
-                let scores = scored.then(|| prompt_logprobs(choice, tokenizer));
-                value.insert("prompt_logprobs".into(), json!(scores));
-            }
-            let reason = completion.finish_reason.map(|reason| reason.as_str());
-            value.insert("finish_reason".into(), json!(reason));
-            let stop = completion.stop_reason.as_ref().map(stop_reason_as_json);
-            value.insert("stop_reason".into(), json!(stop));
-            Value::Object(value)
-        })
-        .collect();
-    let object = match endpoint {
-        Endpoint::Chat => "chat.completion",
-        Endpoint::Completions => "text_completion",
-    };
-    let mut body = json!({
-        "id": id,
-        "object": object,
-        "created": created,
-        "model": model,
-        "choices": choices,
-        "usage": usage.as_json(),
-    });
-    if endpoint == Endpoint::Chat {
-        body["prompt_logprobs"] = json!(of_chat);
+/// What belongs to a whole answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Answered<'a> {
+    /// For what.
+    pub endpoint: Endpoint,
+    /// The answer's name.
+    pub id: &'a str,
+    /// When, seconds of the epoch.
+    pub created: u64,
+    /// Whose.
+    pub model: &'a str,
+    /// Of each prompt its answers, one prompt after the other; echoes are a part of their texts.
+    pub choices: &'a [Choice],
+    /// What they took.
+    pub usage: Usage,
+    /// The prompt's log-probabilities were asked for, in vLLM's form and places: of a chat beside its
+    /// choices, else in the first choice of each prompt.
+    pub scores_prompt: bool,
+    /// Answers say their prompt first, and its log-probabilities are a part of theirs.
+    pub echoes: bool,
+}
+
+impl Answered<'_> {
+    /// The body.
+    pub fn body(&self, tokenizer: &Tokenizer) -> Value {
+        let first = self.choices.first().filter(|_| self.scores_prompt);
+        let of_chat = first.map(|choice| logprobs::of_prompt(&choice.completion, tokenizer));
+        let places = 0..self.choices.len();
+        let choices: Vec<Value> = places.map(|index| self.choice(index, tokenizer)).collect();
+        let object = match self.endpoint {
+            Endpoint::Chat => "chat.completion",
+            Endpoint::Completions => "text_completion",
+        };
+        let mut body = json!({
+            "id": self.id,
+            "object": object,
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+            "usage": self.usage.as_json(),
+        });
+        if self.endpoint == Endpoint::Chat {
+            body["prompt_logprobs"] = json!(of_chat);
+        }
+        body
     }
-    body
+
+    fn choice(&self, index: usize, tokenizer: &Tokenizer) -> Value {
+        let choice = &self.choices[index];
+        let completion = &choice.completion;
+        let mut value = Map::new();
+        value.insert("index".into(), json!(index));
+        match self.endpoint {
+            Endpoint::Chat => {
+                let message = json!({"role": "assistant", "content": choice.text});
+                value.insert("message".into(), message);
+            }
+            Endpoint::Completions => {
+                value.insert("text".into(), json!(choice.text));
+            }
+        }
+        let mut scored: Vec<Scored<'_>> = Vec::new();
+        if self.echoes {
+            // The prompt is scored once, for the first of its answers.
+            let first = &self.choices[index.saturating_sub(completion.index)].completion;
+            scored.extend(logprobs::echoed(
+                &first.prompt_token_ids,
+                &first.prompt_logprobs,
+            ));
+        }
+        let ids = completion.token_ids.iter().copied();
+        scored.extend(ids.zip(completion.logprobs.iter().map(Some)));
+        let logprobs = match (self.endpoint, scored.is_empty()) {
+            (_, true) => Value::Null,
+            (Endpoint::Chat, _) => logprobs::chat(&scored, tokenizer),
+            (Endpoint::Completions, _) => logprobs::completion(&scored, &mut 0, tokenizer),
+        };
+        value.insert("logprobs".into(), logprobs);
+        if self.endpoint == Endpoint::Completions {
+            let scores = (self.scores_prompt && completion.index == 0)
+                .then(|| logprobs::of_prompt(completion, tokenizer));
+            value.insert("prompt_logprobs".into(), json!(scores));
+        }
+        let reason = completion.finish_reason.map(|reason| reason.as_str());
+        value.insert("finish_reason".into(), json!(reason));
+        let stop = completion.stop_reason.as_ref().map(stop_reason_as_json);
+        value.insert("stop_reason".into(), json!(stop));
+        Value::Object(value)
+    }
 }
 
 /// The body of an error. A request's own fault is an `invalid_request_error`.
@@ -109,77 +133,4 @@ pub fn error_body(status: u16, message: &str, param: Option<&str>) -> Value {
         _ => "server_error",
     };
     json!({"error": {"message": message, "type": kind, "param": param, "code": null}})
-}
-
-fn spelled(id: TokenId, tokenizer: &Tokenizer) -> String {
-    String::from_utf8_lossy(tokenizer.token_bytes(id)).into_owned()
-}
-
-fn tokens(choice: &Choice) -> impl Iterator<Item = (TokenId, &TokenLogprobs)> {
-    let completion = &choice.completion;
-    completion
-        .token_ids
-        .iter()
-        .copied()
-        .zip(&completion.logprobs)
-}
-
-/// Of each prompt token but the first: its own and the best ones by id. A token's rank is known where
-/// it is among those.
-fn prompt_logprobs(choice: &Choice, tokenizer: &Tokenizer) -> Value {
-    let completion = &choice.completion;
-    let scored = completion.prompt_token_ids.iter().skip(1).copied();
-    let positions = scored.zip(&completion.prompt_logprobs).map(|(id, scores)| {
-        let rank = |id| scores.top.iter().position(|(best, _)| *best == id);
-        let best = scores.top.iter().copied().filter(|(best, _)| *best != id);
-        let all = std::iter::once((id, scores.logprob)).chain(best);
-        let all = all.map(|(id, logprob)| {
-            let one = json!({
-                "logprob": logprob,
-                "rank": rank(id).map(|above| above + 1),
-                "decoded_token": spelled(id, tokenizer),
-            });
-            (id.to_string(), one)
-        });
-        Value::Object(all.collect())
-    });
-    std::iter::once(Value::Null).chain(positions).collect()
-}
-
-fn chat_logprobs(choice: &Choice, tokenizer: &Tokenizer) -> Value {
-    let one = |id: TokenId, logprob: f32| {
-        json!({
-            "token": spelled(id, tokenizer),
-            "logprob": logprob,
-            "bytes": tokenizer.token_bytes(id),
-        })
-    };
-    let positions = tokens(choice).map(|(id, logprobs)| {
-        let mut position = one(id, logprobs.logprob);
-        let top = logprobs.top.iter().map(|&(id, logprob)| one(id, logprob));
-        position["top_logprobs"] = top.collect();
-        position
-    });
-    json!({"content": positions.collect::<Vec<_>>()})
-}
-
-fn completion_logprobs(choice: &Choice, tokenizer: &Tokenizer) -> Value {
-    let texts = tokens(choice).map(|(id, _)| spelled(id, tokenizer));
-    let texts: Vec<String> = texts.collect();
-    let offsets = texts.iter().scan(0, |offset, text| {
-        let before = *offset;
-        *offset += text.chars().count();
-        Some(before)
-    });
-    let top = tokens(choice).map(|(_, logprobs)| -> Value {
-        let top = logprobs.top.iter();
-        let top = top.map(|&(id, logprob)| (spelled(id, tokenizer), json!(logprob)));
-        Value::Object(top.collect())
-    });
-    json!({
-        "text_offset": offsets.collect::<Vec<usize>>(),
-        "token_logprobs": tokens(choice).map(|(_, l)| l.logprob).collect::<Vec<f32>>(),
-        "top_logprobs": top.collect::<Vec<_>>(),
-        "tokens": texts,
-    })
 }

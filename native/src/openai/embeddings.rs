@@ -1,0 +1,99 @@
+//! The bodies of `/v1/embeddings`: what is asked, and what is answered.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use twoclock_core::engine::Prompt;
+use twoclock_core::types::PoolingParams;
+
+use super::fields::{self, Fields, Refusal};
+
+/// Most texts of one body.
+const MAX_INPUTS: usize = 2048;
+
+/// A request that was understood.
+#[derive(Clone, Debug)]
+pub struct AskedEmbeddings {
+    /// What is to become vectors.
+    pub prompts: Vec<Prompt>,
+    /// How.
+    pub params: PoolingParams,
+    /// Numbers as the bytes of little-endian f32, in base64.
+    pub as_base64: bool,
+}
+
+impl AskedEmbeddings {
+    /// Reads a body; what it leaves open is `params`.
+    ///
+    /// # Errors
+    /// [`Refusal`] for the first field that means nothing.
+    pub fn read(body: &Value, params: PoolingParams) -> Result<Self, Refusal> {
+        let fields = Fields::of(body)?;
+        let as_base64 = match fields.text("encoding_format")? {
+            None | Some("float") => false,
+            Some("base64") => true,
+            Some(_) => {
+                let said = "encoding_format must be float or base64";
+                return Err(Refusal::of("encoding_format", said));
+            }
+        };
+        let salt = fields.text("cache_salt")?.map(str::to_owned);
+        Ok(Self {
+            prompts: inputs(&fields)?,
+            params: PoolingParams {
+                dimensions: fields.count("dimensions")?.or(params.dimensions),
+                cache_salt: salt,
+                ..params
+            },
+            as_base64,
+        })
+    }
+}
+
+fn inputs(fields: &Fields<'_>) -> Result<Vec<Prompt>, Refusal> {
+    let refuse = |said: String| Err(Refusal::of("input", said));
+    let must = "input must be a text, a list of texts, token ids, or a list of lists of token ids";
+    let one = |item: &Value| match item {
+        Value::String(text) if text.is_empty() => None,
+        Value::String(text) => Some(Prompt::Text(text.clone())),
+        item => fields::ids(item).map(Prompt::TokenIds),
+    };
+    let prompts = match fields.get("input") {
+        Some(value @ Value::Array(list)) if !list.is_empty() => match fields::ids(value) {
+            Some(ids) => Some(vec![Prompt::TokenIds(ids)]),
+            None if list.len() > MAX_INPUTS => {
+                let n = list.len();
+                return refuse(format!(
+                    "input has {n} texts, but {MAX_INPUTS} are the most"
+                ));
+            }
+            None => list.iter().map(one).collect(),
+        },
+        Some(value @ Value::String(_)) => one(value).map(|prompt| vec![prompt]),
+        _ => None,
+    };
+    match prompts {
+        Some(prompts) => Ok(prompts),
+        None => refuse(format!("{must}, and none of them empty")),
+    }
+}
+
+/// The body of an answer: a vector for each text, and the tokens of all.
+pub fn body(model: &str, vectors: &[Vec<f32>], num_tokens: usize, as_base64: bool) -> Value {
+    let numbers = |values: &[f32]| match as_base64 {
+        true => {
+            let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            json!(STANDARD.encode(bytes))
+        }
+        false => json!(values),
+    };
+    let data = vectors.iter().enumerate().map(|(index, values)| {
+        json!({"object": "embedding", "index": index, "embedding": numbers(values)})
+    });
+    json!({
+        "object": "list",
+        "model": model,
+        "data": data.collect::<Vec<_>>(),
+        "usage": {"prompt_tokens": num_tokens, "total_tokens": num_tokens},
+    })
+}

@@ -1,0 +1,71 @@
+//! The messages of a chat request: from OpenAI's form to what chat templates expect, and the prompt
+//! they become.
+
+use serde_json::{Map, Value, json};
+use twoclock_core::engine::Prompt;
+
+use super::fields::{Fields, Refusal};
+use super::request::Serving;
+
+/// The prompt of a chat.
+///
+/// # Errors
+/// [`Refusal`] of what is no message, and of what the model's template refuses.
+pub fn prompt(fields: &Fields<'_>, serving: &Serving<'_>) -> Result<Prompt, Refusal> {
+    let refuse = |said: String| Refusal::of("messages", said);
+    let Some(template) = serving.template else {
+        return Err(refuse(
+            "this model has no chat template: use /v1/completions".into(),
+        ));
+    };
+    let given = fields.list("messages")?.filter(|list| !list.is_empty());
+    let given = given.ok_or_else(|| refuse("messages must be a list of at least one".into()))?;
+    let messages = given.iter().enumerate().map(|(i, m)| message(i, m));
+    let messages: Vec<Value> = messages.collect::<Result<_, _>>().map_err(refuse)?;
+    let none = Map::new();
+    let extra = fields.object("chat_template_kwargs")?.unwrap_or(&none);
+    let begins_answer = fields.flag("add_generation_prompt")?.unwrap_or(true);
+    let rendered = template.render_prompt(&messages, begins_answer, extra, serving.tokenizer);
+    Ok(Prompt::Templated(
+        rendered.map_err(|e| refuse(e.to_string()))?,
+    ))
+}
+
+/// One message as templates expect it: content is one text.
+fn message(index: usize, message: &Value) -> Result<Value, String> {
+    let object = message
+        .as_object()
+        .ok_or_else(|| format!("messages[{index}] must be an object"))?;
+    let role = match object.get("role").and_then(Value::as_str) {
+        Some("developer" | "system") => "system",
+        Some(role @ ("user" | "assistant" | "tool")) => role,
+        _ => {
+            return Err(format!(
+                "messages[{index}].role must be system, developer, user, assistant or tool"
+            ));
+        }
+    };
+    let content = match object.get("content") {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => {
+            let text = |part: &Value| match part.get("type").and_then(Value::as_str) {
+                Some("text") => part.get("text")?.as_str().map(str::to_owned),
+                _ => None,
+            };
+            let texts: Option<Vec<String>> = parts.iter().map(text).collect();
+            texts
+                .ok_or_else(|| format!("messages[{index}].content has a part that is no text"))?
+                .concat()
+        }
+        Some(_) => {
+            return Err(format!(
+                "messages[{index}].content must be a string or a list of text parts"
+            ));
+        }
+    };
+    let mut whole = object.clone();
+    whole.insert("role".into(), json!(role));
+    whole.insert("content".into(), json!(content));
+    Ok(Value::Object(whole))
+}

@@ -1,0 +1,141 @@
+//! What `serve` takes. Knows nothing of what it means.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::batch::args::ServingArgs;
+use crate::engine_args::EngineArgs;
+use crate::slo_args::positive;
+
+/// Shown below the arguments.
+pub const EXAMPLES: &str = "\
+Examples:
+  twoclock serve -m smollm2
+  curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' \\
+    -d '{\"model\": \"smollm2\", \"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}'
+  twoclock serve -m small=smollm2 -m big=hf:ORG/REPO --idle-unload 600
+                                   two models, loaded when first asked for
+
+/openapi.json says what there is. A client gives as base URL http://HOST:PORT/v1. A lone model is loaded
+before anybody is heard; of several each is loaded when first asked for. SIGTERM (or Ctrl-C) lets what
+runs end and takes nothing new; a second one stops at once. Who has gone costs nothing more: the request
+is given up.
+
+Keys are read from --api-key-file or TWOCLOCK_API_KEY; without either everybody is served who reaches the
+port, so leave --host as it is, or put a proxy before it.";
+
+/// What `serve` takes.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Name of an installed model, a .gguf file, a folder, or `hf:ORG/REPO[:FILE]`; before it, if wished,
+    /// the name it is served by. May be repeated.
+    #[arg(short, long, required = true, num_args = 1.., visible_alias = "models", value_name = "[NAME=]MODEL")]
+    pub model: Vec<String>,
+    /// Where it is heard.
+    #[command(flatten)]
+    pub place: PlaceArgs,
+    /// What clients may take.
+    #[command(flatten)]
+    pub limits: LimitArgs,
+    /// How requests share a model.
+    #[command(flatten)]
+    pub serving: ServingArgs,
+    /// How models are run.
+    #[command(flatten)]
+    pub engine: EngineArgs,
+}
+
+/// Where the server is heard, and by whom.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Where it is heard, and by whom")]
+pub struct PlaceArgs {
+    /// Address or name to listen at; 0.0.0.0 is every IPv4 address of this machine.
+    #[arg(long, default_value = "127.0.0.1")]
+    pub host: String,
+    /// Port to listen at; 0 is any that is free, which is said.
+    #[arg(long, default_value_t = 8000)]
+    pub port: u16,
+    /// File with the keys that are let in, one a line; # begins a comment. Read once. Without it the
+    /// key is that in `TWOCLOCK_API_KEY`, if it is set.
+    #[arg(long, value_name = "FILE")]
+    pub api_key_file: Option<PathBuf>,
+    /// Let pages of this origin, such as `https://example.org`, ask from browsers; * is all. May be
+    /// repeated.
+    #[arg(long, value_name = "ORIGIN")]
+    pub cors_origin: Vec<String>,
+}
+
+/// What clients may take.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "What clients may take")]
+pub struct LimitArgs {
+    /// Requests that may wait for each model beside those that are computed; more get status 429.
+    #[arg(long, default_value_t = 256, value_name = "N")]
+    pub max_queue: usize,
+    /// Longest body of a request, MiB.
+    #[arg(long, default_value_t = 4, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub max_body: u64,
+    /// Connections at once; more wait to be taken.
+    #[arg(long, default_value_t = 1024, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub max_connections: u32,
+    /// Seconds for the head of a request, and that a connection may lie idle.
+    #[arg(long, default_value = "60", value_name = "SECONDS", value_parser = seconds)]
+    pub header_timeout: Duration,
+    /// Seconds for the body of a request.
+    #[arg(long, default_value = "60", value_name = "SECONDS", value_parser = seconds)]
+    pub body_timeout: Duration,
+    /// Seconds a client may leave what it is sent unread.
+    #[arg(long, default_value = "60", value_name = "SECONDS", value_parser = seconds)]
+    pub write_timeout: Duration,
+    /// Seconds for a whole request; an answer that is streamed ends then with an error.
+    #[arg(long, default_value = "600", value_name = "SECONDS", value_parser = seconds)]
+    pub request_timeout: Duration,
+    /// Seconds between comments in a stream while there is nothing to say.
+    #[arg(long, default_value = "15", value_name = "SECONDS", value_parser = seconds)]
+    pub ping_interval: Duration,
+    /// Seconds that what runs gets to end after SIGTERM.
+    #[arg(long, default_value = "30", value_name = "SECONDS", value_parser = seconds)]
+    pub drain_timeout: Duration,
+    /// Unload a model that nobody asked for so many seconds; it is loaded again when somebody does.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub idle_unload: Option<Duration>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = positive(text)?;
+    // More than a year is no limit anybody means, and clocks have an end.
+    match seconds <= 32e6 {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => Err("it must be at most a year".to_owned()),
+    }
+}
+
+/// The name a model is served by, and what it is: `NAME=MODEL`, else both are the same.
+pub fn named(model: &str) -> (&str, &str) {
+    let is_name = |name: &str| {
+        let mut letters = name.chars();
+        !name.is_empty() && letters.all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    };
+    match model.split_once('=') {
+        Some((name, model)) if is_name(name) => (name, model),
+        _ => (model, model),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_letters_before_the_model() {
+        assert_eq!(named("smollm2"), ("smollm2", "smollm2"));
+        assert_eq!(named("a.b-1=hf:X/Y"), ("a.b-1", "hf:X/Y"));
+        assert_eq!(named("./x=y.gguf"), ("./x=y.gguf", "./x=y.gguf"));
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for bad in ["0", "-1", "1e9", "nan", "inf"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
+}

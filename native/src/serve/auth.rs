@@ -1,0 +1,143 @@
+//! Who is let in: keys from a file or the environment, of which only digests are kept. They are compared
+//! in constant time and shown nowhere.
+
+use std::env;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use sha2::{Digest, Sha256};
+use subtle::{Choice, ConstantTimeEq};
+
+use super::api_error::ApiError;
+use super::app::App;
+use crate::text_input::read_text;
+
+/// Where a key may stand.
+const VARIABLE: &str = "TWOCLOCK_API_KEY";
+/// What needs no key: whether the server is well tells nobody more than that.
+const OPEN: [&str; 1] = ["/health"];
+
+/// The keys that are let in; without any, everybody is.
+#[derive(Clone, Default)]
+pub struct ApiKeys {
+    digests: Vec<[u8; 32]>,
+}
+
+impl fmt::Debug for ApiKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} keys", self.digests.len())
+    }
+}
+
+impl ApiKeys {
+    /// The keys of a file, one a line, or else that of the environment.
+    ///
+    /// # Errors
+    /// A file that cannot be read or holds no key, or an empty variable: an operator who asks for keys does
+    /// not want everybody let in.
+    pub fn load(file: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(file) = file else {
+            return match env::var(VARIABLE) {
+                Ok(key) if key.trim().is_empty() => {
+                    bail!("{VARIABLE} is empty: give it a key, or unset it to let everybody in")
+                }
+                Ok(key) => Ok(Self::of([key.trim()])),
+                Err(env::VarError::NotPresent) => Ok(Self::default()),
+                Err(env::VarError::NotUnicode(_)) => bail!("{VARIABLE} is not UTF-8"),
+            };
+        };
+        let text = read_text(file).context("--api-key-file")?;
+        let lines = text.lines().map(str::trim);
+        let keys = Self::of(lines.filter(|line| !line.is_empty() && !line.starts_with('#')));
+        if keys.digests.is_empty() {
+            bail!("{} holds no key: give one a line", file.display());
+        }
+        Ok(keys)
+    }
+
+    /// These keys.
+    pub fn of<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
+        let digests = keys.into_iter().map(|key| Sha256::digest(key).into());
+        Self {
+            digests: digests.collect(),
+        }
+    }
+
+    /// Whether nobody needs a key.
+    pub fn is_open(&self) -> bool {
+        self.digests.is_empty()
+    }
+
+    /// Whether this is one of them. Takes the same time whatever it is like.
+    fn has(&self, key: &[u8]) -> bool {
+        let digest: [u8; 32] = Sha256::digest(key).into();
+        let equal = |known: &[u8; 32]| known[..].ct_eq(&digest[..]);
+        let any = self.digests.iter().map(equal);
+        any.fold(Choice::from(0), |found, equal| found | equal)
+            .into()
+    }
+
+    /// Whether a request with these headers is let in: `Authorization: Bearer KEY`, or `x-api-key: KEY`
+    /// as Anthropic's clients have it.
+    fn admit(&self, headers: &HeaderMap) -> bool {
+        let bearer = headers.get(header::AUTHORIZATION).and_then(|value| {
+            let (scheme, key) = value.as_bytes().split_at_checked(7)?;
+            scheme.eq_ignore_ascii_case(b"bearer ").then_some(key)
+        });
+        let own = headers.get("x-api-key").map(|value| value.as_bytes());
+        self.is_open()
+            || bearer.is_some_and(|key| self.has(key))
+            || own.is_some_and(|key| self.has(key))
+    }
+}
+
+/// Lets in who has a key.
+pub async fn admit(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let is_open = OPEN.contains(&request.uri().path()) || request.method() == Method::OPTIONS;
+    if is_open || app.keys.admit(request.headers()) {
+        return next.run(request).await;
+    }
+    let said = "there is no such API key, or none was given: send it as Authorization: Bearer KEY";
+    ApiError::new(StatusCode::UNAUTHORIZED, said)
+        .code("invalid_api_key")
+        .into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+
+    #[test]
+    fn a_key_opens_and_nothing_else_does() {
+        let keys = ApiKeys::of(["alpha", "beta"]);
+        let admit = |name: &'static str, value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, HeaderValue::from_static(value));
+            keys.admit(&headers)
+        };
+        assert!(admit("authorization", "Bearer alpha"));
+        assert!(admit("authorization", "bearer beta"));
+        assert!(admit("x-api-key", "beta"));
+        for wrong in [
+            "",
+            "Bearer",
+            "Bearer ",
+            "alpha",
+            "Bearer alph",
+            "Bearer alpha ",
+            "Basic alpha",
+        ] {
+            assert!(!admit("authorization", wrong), "{wrong}");
+        }
+        assert!(!keys.admit(&HeaderMap::new()));
+        assert!(ApiKeys::default().admit(&HeaderMap::new()));
+        assert_eq!(format!("{keys:?}"), "2 keys");
+    }
+}

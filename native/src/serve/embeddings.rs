@@ -1,0 +1,111 @@
+//! `/v1/embeddings`: texts as vectors, computed among what others generate.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout_at};
+use twoclock_core::engine::Prompt;
+use twoclock_core::engine::handle::RequestStream;
+use twoclock_core::error::Error;
+use twoclock_core::sched::RequestError;
+use twoclock_core::types::FinishReason;
+
+use super::answers::Answers;
+use super::api_error::{ApiError, stream_error, submit_error};
+use super::app::App;
+use super::generate::{answer_error, fault, lease};
+use super::models::Lease;
+use super::request_body::RequestBody;
+use super::whole;
+use crate::openai::Refusal;
+use crate::openai::embeddings::{AskedEmbeddings, body};
+
+/// Texts that were handed to an engine.
+struct Texts {
+    lease: Lease,
+    streams: Vec<RequestStream>,
+    num_tokens: usize,
+    as_base64: bool,
+}
+
+/// `/v1/embeddings`.
+pub async fn embed(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+    let deadline = Instant::now() + app.settings.request_timeout;
+    let answered = async {
+        let body = RequestBody::read(request, &app.settings, &app.body_room).await?;
+        let (lease, body) = lease(&app, body).await?;
+        let texts = spawn_blocking(move || submit(lease, &body));
+        gather(texts.await.map_err(|_| fault())??).await
+    };
+    match timeout_at(deadline, answered).await {
+        Ok(answered) => answered,
+        Err(_) => Err(ApiError::timed_out()),
+    }
+}
+
+fn submit(lease: Lease, body: &RequestBody) -> Result<Texts, ApiError> {
+    let loaded = lease.loaded();
+    let params = loaded.pooling().params();
+    let params = params.map_err(|e| ApiError::bad_request(e.to_string()).param("model"))?;
+    let asked = AskedEmbeddings::read(&body.value()?, params)?;
+    let most = loaded.serving().max_prompt_bytes.unwrap_or(usize::MAX);
+    let mut streams = Vec::new();
+    let mut num_tokens = 0;
+    for prompt in asked.prompts {
+        if let Prompt::Text(text) = &prompt
+            && text.len() > most
+        {
+            let said = format!(
+                "input has a text of {} bytes, but {most} are the most for a context of {} tokens",
+                text.len(),
+                loaded.max_model_len()
+            );
+            return Err(Refusal::of("input", said).into());
+        }
+        let ids = prompt.into_token_ids(loaded.handle().tokenizer());
+        let ids = ids.map_err(|e| Refusal::of("input", e.to_string()))?;
+        num_tokens += ids.len();
+        let stream = loaded
+            .handle()
+            .submit_pooling(Prompt::TokenIds(ids), asked.params.clone());
+        streams.push(stream.map_err(|error| submit_error(&error, refusal))?);
+    }
+    Ok(Texts {
+        streams,
+        num_tokens,
+        as_base64: asked.as_base64,
+        lease,
+    })
+}
+
+/// What the engine says against a text.
+fn refusal(error: &Error) -> Option<Refusal> {
+    let param = match error {
+        Error::Text(_) => "input",
+        Error::Request(RequestError::InvalidDimensions { .. }) => "dimensions",
+        Error::Request(_) => "input",
+        _ => return None,
+    };
+    Some(Refusal::of(param, error.to_string()))
+}
+
+async fn gather(texts: Texts) -> Result<Response, ApiError> {
+    let mut vectors = vec![Vec::new(); texts.streams.len()];
+    let mut answers = Answers::new(texts.streams);
+    while let Some((place, piece)) = answers.next().await {
+        let output = piece.map_err(|e| stream_error(&e, refusal))?.output;
+        match output.finished {
+            Some(Err(error)) => return Err(answer_error(&error)),
+            Some(Ok(FinishReason::Abort)) => return Err(ApiError::shutting_down()),
+            _ => {}
+        }
+        if let Some(values) = output.embedding {
+            vectors[place] = values;
+        }
+    }
+    let name = texts.lease.name();
+    let whole = body(name, &vectors, texts.num_tokens, texts.as_base64);
+    Ok(whole::json(&whole))
+}

@@ -1,0 +1,112 @@
+//! Connections: taken, bounded in number, head and time, and served by one router until the server stops.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+use super::stalled::Stalled;
+
+/// Most headers of a request.
+const MAX_HEADERS: usize = 100;
+/// Most bytes of a request's head.
+const MAX_HEAD: usize = 32 << 10;
+/// Bytes that are read or written ahead.
+const MAX_AHEAD: usize = 64 << 10;
+/// Before another connection is taken, where the host had nothing to take it with.
+const NAP: Duration = Duration::from_millis(100);
+
+/// Bounds of connections.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Connections at once.
+    pub max_connections: usize,
+    /// Time for a head, and to lie idle.
+    pub header_timeout: Duration,
+    /// Time a write may wait.
+    pub write_timeout: Duration,
+}
+
+/// Serves connections until `stopped` resolves, then lets those that are open end within `grace`.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    bounds: Bounds,
+    stopped: impl Future<Output = ()>,
+    grace: Duration,
+) {
+    let graceful = GracefulShutdown::new();
+    let seats = Arc::new(Semaphore::new(bounds.max_connections));
+    let accept = async {
+        loop {
+            // Who finds no seat waits in the host's queue, and costs nothing here.
+            let Ok(seat) = Arc::clone(&seats).acquire_owned().await else {
+                return;
+            };
+            let stream = match listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    if !is_of_a_connection(&error) {
+                        tracing::warn!(%error, "no connection can be taken");
+                        sleep(NAP).await;
+                    }
+                    continue;
+                }
+            };
+            // Pieces of answers are small and are not to wait for each other.
+            let _ = stream.set_nodelay(true);
+            let io = TokioIo::new(Stalled::new(stream, bounds.write_timeout));
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(bounds.header_timeout)
+                .max_headers(MAX_HEADERS)
+                .max_header_size(MAX_HEAD)
+                .max_buf_size(MAX_AHEAD)
+                .serve_connection(io, TowerToHyperService::new(router.clone()));
+            let watched = graceful.watch(connection);
+            tokio::spawn(async move {
+                // What a client does wrong on its connection is its own matter.
+                if let Err(error) = watched.await {
+                    tracing::debug!(%error, "a connection ended");
+                }
+                drop(seat);
+            });
+        }
+    };
+    let _ = until(stopped, accept).await;
+    drop(listener);
+    if timeout(grace, graceful.shutdown()).await.is_err() {
+        tracing::warn!("some connections did not end in time and are cut");
+    }
+}
+
+/// Runs `work` until `end` resolves; the result is that of `work`, if it came first.
+async fn until<T>(end: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
+    let mut end = std::pin::pin!(end);
+    let mut work = std::pin::pin!(work);
+    std::future::poll_fn(|cx| {
+        if end.as_mut().poll(cx).is_ready() {
+            return std::task::Poll::Ready(None);
+        }
+        work.as_mut().poll(cx).map(Some)
+    })
+    .await
+}
+
+/// Whether an error is one of the connection that was to be taken, and not of this host.
+fn is_of_a_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+    )
+}

@@ -1,0 +1,187 @@
+//! `/metrics`: what engines and the server count, in Prometheus' text format.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use twoclock_core::engine::metrics::{MetricFamily, MetricValue};
+
+use super::app::App;
+
+/// `/metrics`.
+pub async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let mut of_models = Vec::new();
+    for (name, loaded) in app.models.loaded() {
+        of_models.push((name, loaded.handle().metrics().await));
+    }
+    let mut text = engines(&of_models);
+    let served = app.http_metrics.counts();
+    server(&mut text, &served, app.shutdown.num_running());
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
+}
+
+/// A label's value as the format has it.
+fn escaped(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+/// What counts of several models look like: each metric once, with a line a model.
+fn engines(of_models: &[(&str, Vec<MetricFamily>)]) -> String {
+    // In the order they come; those of all models have the same names.
+    let mut order = Vec::new();
+    let mut by_name: BTreeMap<&str, Vec<(&str, &MetricFamily)>> = BTreeMap::new();
+    for (model, families) in of_models {
+        for family in families {
+            let entry = by_name.entry(family.name).or_default();
+            if entry.is_empty() {
+                order.push(family.name);
+            }
+            entry.push((model, family));
+        }
+    }
+    let mut text = String::new();
+    for name in order {
+        let families = &by_name[name];
+        let (kind, suffix) = match families[0].1.value {
+            MetricValue::Gauge(_) | MetricValue::Info(_) => ("gauge", ""),
+            MetricValue::Counter(_) | MetricValue::LabelledCounter(..) | MetricValue::Sum(_) => {
+                ("counter", "_total")
+            }
+            MetricValue::Histogram(_) => ("histogram", ""),
+        };
+        let suffix = if name.ends_with(suffix) { "" } else { suffix };
+        head(
+            &mut text,
+            &format!("{name}{suffix}"),
+            families[0].1.help,
+            kind,
+        );
+        for (model, family) in families {
+            let label = format!("model_name=\"{}\"", escaped(model));
+            write_value(&mut text, &format!("{name}{suffix}"), &label, &family.value);
+        }
+    }
+    text
+}
+
+fn head(text: &mut String, name: &str, help: &str, kind: &str) {
+    let help = help.replace('\\', "\\\\").replace('\n', "\\n");
+    // Writing into a string cannot fail.
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn write_value(text: &mut String, name: &str, label: &str, value: &MetricValue) {
+    let mut line = |name: &str, labels: &str, value: &dyn std::fmt::Display| {
+        let _ = writeln!(text, "{name}{{{labels}}} {value}");
+    };
+    match value {
+        MetricValue::Gauge(value) | MetricValue::Sum(value) => line(name, label, value),
+        MetricValue::Counter(count) => line(name, label, count),
+        MetricValue::Info(labels) => {
+            let more = labels
+                .iter()
+                .map(|(key, value)| format!(",{key}=\"{}\"", escaped(value)));
+            line(name, &format!("{label}{}", more.collect::<String>()), &1);
+        }
+        MetricValue::LabelledCounter(key, counts) => {
+            for (value, count) in counts {
+                line(
+                    name,
+                    &format!("{label},{key}=\"{}\"", escaped(value)),
+                    count,
+                );
+            }
+        }
+        MetricValue::Histogram(histogram) => {
+            for (bound, count) in histogram.cumulative() {
+                let bound = match bound.is_finite() {
+                    true => bound.to_string(),
+                    false => "+Inf".to_owned(),
+                };
+                line(
+                    &format!("{name}_bucket"),
+                    &format!("{label},le=\"{bound}\""),
+                    &count,
+                );
+            }
+            line(&format!("{name}_sum"), label, &histogram.sum());
+            line(&format!("{name}_count"), label, &histogram.count());
+        }
+    }
+}
+
+/// The server's own.
+fn server(text: &mut String, served: &BTreeMap<(&'static str, u16), u64>, running: usize) {
+    let name = "twoclock:http_requests_total";
+    head(
+        text,
+        name,
+        "Requests that are over, by path and status; 499 is a client that went first.",
+        "counter",
+    );
+    for ((path, status), count) in served {
+        let _ = writeln!(
+            text,
+            "{name}{{path=\"{path}\",status=\"{status}\"}} {count}"
+        );
+    }
+    let name = "twoclock:http_requests_running";
+    head(
+        text,
+        name,
+        "Requests whose answers are not sent yet.",
+        "gauge",
+    );
+    let _ = writeln!(text, "{name} {running}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use twoclock_core::engine::metrics::Histogram;
+
+    #[test]
+    fn a_metric_is_told_once_for_all_models() {
+        let mut histogram = Histogram::new([0.5, 1.0]);
+        histogram.observe(0.25);
+        histogram.observe(3.0);
+        let families = |n| {
+            let family = |name, value| MetricFamily {
+                name,
+                help: "A \\ b.",
+                value,
+            };
+            vec![
+                family("x:count", MetricValue::Counter(n)),
+                family("x:at", MetricValue::Histogram(histogram.clone())),
+                family("x:info", MetricValue::Info(vec![("k", "v\"".into())])),
+                family(
+                    "x:by",
+                    MetricValue::LabelledCounter("why", vec![("stop", n)]),
+                ),
+            ]
+        };
+        let text = engines(&[("a\"b", families(1)), ("c", families(2))]);
+        let expected = "# HELP x:count_total A \\\\ b.\n# TYPE x:count_total counter\n\
+            x:count_total{model_name=\"a\\\"b\"} 1\nx:count_total{model_name=\"c\"} 2\n\
+            # HELP x:at A \\\\ b.\n# TYPE x:at histogram\n";
+        assert!(text.starts_with(expected), "{text}");
+        for line in [
+            "x:at_bucket{model_name=\"c\",le=\"0.5\"} 1",
+            "x:at_bucket{model_name=\"c\",le=\"+Inf\"} 2",
+            "x:at_sum{model_name=\"c\"} 3.25",
+            "x:at_count{model_name=\"c\"} 2",
+            "x:info{model_name=\"c\",k=\"v\\\"\"} 1",
+            "x:by_total{model_name=\"c\",why=\"stop\"} 2",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} in {text}");
+        }
+    }
+}

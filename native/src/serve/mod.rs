@@ -1,0 +1,209 @@
+//! The `serve` command: models over HTTP, in OpenAI's protocol. Owns the order of things at the beginning and
+//! the end; what a body says is `openai`'s.
+
+pub mod access;
+pub mod answers;
+pub mod api_error;
+pub mod app;
+pub mod args;
+pub mod auth;
+pub mod cors;
+pub mod embeddings;
+pub mod generate;
+pub mod guarded_body;
+pub mod http_metrics;
+pub mod listener;
+pub mod loaded;
+pub mod metrics;
+pub mod models;
+pub mod openapi;
+pub mod request_body;
+pub mod request_id;
+pub mod server;
+pub mod shutdown;
+pub mod signals;
+pub mod stalled;
+pub mod status;
+pub mod stream;
+pub mod tokens;
+pub mod whole;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tokio::net::TcpListener;
+use tokio::runtime;
+use twoclock_core::engine::HandleOptions;
+use twoclock_core::text::{ChatTemplate, Tokenizer};
+use twoclock_core::weights::Checkpoint;
+
+use crate::engine::{self, EngineOptions};
+use crate::engine_thread::EngineThread;
+use crate::host_time;
+use crate::models::Models as Known;
+use crate::output;
+use crate::report::Reporter;
+use crate::store::Store;
+use app::{App, Settings};
+use args::{LimitArgs, ServeArgs};
+use auth::ApiKeys;
+use listener::Bounds;
+use loaded::Loaded;
+use models::{Models, Offered};
+use server::Server;
+use shutdown::{Phase, Shutdown};
+use signals::Signals;
+
+/// Serves models until a signal ends it.
+///
+/// # Errors
+/// A model that is not there, or is alone and cannot be loaded; an address that cannot be listened at; keys
+/// that cannot be read.
+pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyhow::Result<()> {
+    let LimitArgs {
+        max_queue,
+        max_body,
+        max_connections,
+        header_timeout,
+        body_timeout,
+        write_timeout,
+        request_timeout,
+        ping_interval,
+        drain_timeout,
+        idle_unload,
+    } = args.limits.clone();
+    let keys = ApiKeys::load(args.place.api_key_file.as_deref())?;
+    let cors_origins = cors::origins(&args.place.cors_origin)?;
+    let settings = Settings {
+        max_body: usize::try_from(max_body << 20).unwrap_or(usize::MAX),
+        body_timeout,
+        request_timeout,
+        ping_interval,
+    };
+    let offered = offered(args, options, known, max_queue)?;
+    let cores = thread::available_parallelism().map_or(2, Into::into);
+    let runtime = runtime::Builder::new_multi_thread()
+        .worker_threads(cores.clamp(2, 8))
+        // Those that read requests, each of which takes a core, and those that wait for models.
+        .max_blocking_threads(2 * cores + offered.len())
+        .thread_name("serve")
+        .enable_io()
+        .enable_time()
+        .build()
+        .context("the host gives no threads for the server")?;
+    let bounds = Bounds {
+        max_connections: max_connections as usize,
+        header_timeout,
+        write_timeout,
+    };
+    let place = (args.place.host.as_str(), args.place.port);
+    let served = runtime.block_on(async {
+        let listener = TcpListener::bind(place).await;
+        let (host, port) = place;
+        let listener = listener.with_context(|| format!("{host}:{port} cannot be listened at"))?;
+        let mut signals = Signals::listen().context("the host lets no signal be listened to")?;
+        let app = App {
+            cors_origins,
+            ..App::new(Models::new(offered), settings, keys)
+        };
+        let server = Server::new(listener, app, bounds, drain_timeout, idle_unload);
+        let shutdown = server.app().shutdown.clone();
+        tokio::spawn(async move { heed(&mut signals, &shutdown).await });
+        // What is wrong with a lone model is said before anybody is heard.
+        server.app().models.load_alone().await?;
+        let at = server.local_addr()?;
+        output::note(&format!("listening at http://{at}"));
+        server.run().await;
+        Ok(())
+    });
+    // What still reads a request is not waited for.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    served
+}
+
+/// The first signal drains, the second stops.
+async fn heed(signals: &mut Signals, shutdown: &Shutdown) {
+    for phase in [Phase::Draining, Phase::Stopped] {
+        signals.next().await;
+        shutdown.advance(phase);
+    }
+}
+
+/// The models that were named, each with what loads it. Their files are opened here: what is not there is
+/// said at once.
+fn offered(
+    args: &ServeArgs,
+    options: &EngineOptions,
+    known: &Known<'_>,
+    max_waiting: usize,
+) -> anyhow::Result<Vec<Offered>> {
+    let mut names = BTreeSet::new();
+    let mut offered = Vec::new();
+    for model in &args.model {
+        let (name, reference) = args::named(model);
+        if !names.insert(name) {
+            bail!("two models are called {name:?}: give one another name, as -m other={reference}");
+        }
+        let checkpoint = known.find(reference)?.open()?;
+        let context_length = options.context_length(&checkpoint.config);
+        let store = known.store.clone();
+        let verbose = known.report.is_verbose();
+        let options = options.clone();
+        offered.push(Offered {
+            name: name.to_owned(),
+            context_length,
+            load: Arc::new(move || {
+                load(
+                    &checkpoint,
+                    &options,
+                    &store,
+                    verbose,
+                    max_waiting,
+                    context_length,
+                )
+            }),
+        });
+    }
+    Ok(offered)
+}
+
+fn load(
+    checkpoint: &Checkpoint,
+    options: &EngineOptions,
+    store: &Store,
+    verbose: bool,
+    max_waiting: usize,
+    context_length: usize,
+) -> anyhow::Result<Loaded> {
+    let template = match checkpoint.text.chat_template {
+        Some(_) => Some(ChatTemplate::from_assets(
+            &checkpoint.text,
+            Some(host_time::strftime()),
+        )?),
+        None => None,
+    };
+    let handle_options = HandleOptions {
+        max_waiting,
+        ..HandleOptions::default()
+    };
+    let (generation, pooling) = (checkpoint.generation, checkpoint.pooling.clone());
+    let (checkpoint, options, store) = (checkpoint.clone(), options.clone(), store.clone());
+    let make = move || {
+        let tokenizer = Tokenizer::from_assets(&checkpoint.text)?;
+        let report = Reporter::stderr(verbose);
+        engine::load(&checkpoint, tokenizer, &options, &store, &report)
+    };
+    let thread = EngineThread::spawn(handle_options, make, |engine| {
+        engine.core().runner().executor().save_pipelines();
+    })?;
+    Ok(Loaded::new(
+        thread,
+        template,
+        generation,
+        pooling,
+        context_length,
+    ))
+}

@@ -1,0 +1,110 @@
+//! The server's life: it listens, serves, is asked to end, lets what runs end, and stops. Knows no command line.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::time::{interval, timeout};
+
+use super::app::{App, router};
+use super::listener::{self, Bounds};
+use super::shutdown::Phase;
+
+/// Time for connections to say what is left after the engines have stopped.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// A server that is bound to its address.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    app: Arc<App>,
+    bounds: Bounds,
+    drain_timeout: Duration,
+    idle_unload: Option<Duration>,
+}
+
+impl Server {
+    /// Serves `app` at `listener`.
+    pub fn new(
+        listener: TcpListener,
+        app: App,
+        bounds: Bounds,
+        drain_timeout: Duration,
+        idle_unload: Option<Duration>,
+    ) -> Self {
+        Self {
+            listener,
+            app: Arc::new(app),
+            bounds,
+            drain_timeout,
+            idle_unload,
+        }
+    }
+
+    /// Where it is heard.
+    ///
+    /// # Errors
+    /// The host does not say.
+    pub fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// What its handlers share.
+    pub fn app(&self) -> &Arc<App> {
+        &self.app
+    }
+
+    /// Serves until the phase [`Phase::Stopped`] is reached, by itself `drain_timeout` after it began to
+    /// drain or once nothing runs; then all engines have ended.
+    pub async fn run(self) {
+        let Self {
+            listener,
+            app,
+            bounds,
+            drain_timeout,
+            idle_unload,
+        } = self;
+        let unloading = idle_unload.map(|idle| {
+            let app = Arc::clone(&app);
+            tokio::spawn(async move {
+                let mut ticks =
+                    interval((idle / 4).clamp(Duration::from_millis(50), Duration::from_secs(10)));
+                loop {
+                    ticks.tick().await;
+                    app.models.unload_idle(idle).await;
+                }
+            })
+        });
+        let draining = {
+            let app = Arc::clone(&app);
+            tokio::spawn(async move { drain(&app, drain_timeout).await })
+        };
+        let stopped = async {
+            app.shutdown.reached(Phase::Stopped).await;
+            // What still runs is told so by its engine.
+            app.models.end().await;
+        };
+        let router = router(Arc::clone(&app));
+        listener::serve(listener, router, bounds, stopped, LAST_WORDS).await;
+        draining.abort();
+        if let Some(unloading) = unloading {
+            unloading.abort();
+        }
+        // One that was loaded meanwhile.
+        app.models.end().await;
+    }
+}
+
+/// Once the server drains, waits for what runs, so long, and stops it.
+async fn drain(app: &App, most: Duration) {
+    let shutdown = &app.shutdown;
+    shutdown.reached(Phase::Draining).await;
+    let running = shutdown.num_running();
+    tracing::info!(running, "no more requests are taken");
+    if timeout(most, shutdown.idle()).await.is_err() {
+        let running = shutdown.num_running();
+        tracing::warn!(running, "requests did not end in time and are stopped");
+    }
+    shutdown.advance(Phase::Stopped);
+}

@@ -1,0 +1,92 @@
+//! What there is and how it fares: `/v1/models`, `/health`, `/version`, `/get_load`.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use twoclock_core::engine::handle::Health;
+
+use super::api_error::ApiError;
+use super::app::App;
+use super::models::Offered;
+use super::shutdown::Phase;
+use super::whole;
+
+/// `/v1/models`.
+pub async fn models(State(app): State<Arc<App>>) -> Response {
+    let models = app.models.offered().map(|offered| as_json(&app, offered));
+    whole::json(&json!({"object": "list", "data": models.collect::<Vec<_>>()}))
+}
+
+/// `/v1/models/{model}`.
+pub async fn model(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+) -> Result<Response, ApiError> {
+    let mut offered = app.models.offered();
+    match offered.find(|offered| offered.name == name) {
+        Some(offered) => Ok(whole::json(&as_json(&app, offered))),
+        None => {
+            let name: String = name.chars().take(100).collect();
+            let said = format!("there is no model {name:?} here");
+            let error = ApiError::new(StatusCode::NOT_FOUND, said);
+            Err(error.param("model").code("model_not_found"))
+        }
+    }
+}
+
+fn as_json(app: &App, offered: &Offered) -> Value {
+    let loaded = app.models.loaded();
+    json!({
+        "id": offered.name,
+        "object": "model",
+        "created": app.created,
+        "owned_by": "twoclock",
+        "context_length": offered.context_length,
+        "max_model_len": offered.context_length,
+        "loaded": loaded.iter().any(|(name, _)| *name == offered.name),
+    })
+}
+
+/// `/health`: whether all that is loaded can compute and requests are taken.
+pub async fn health(State(app): State<Arc<App>>) -> Response {
+    let worst =
+        app.models
+            .loaded()
+            .into_iter()
+            .find_map(|(_, loaded)| match loaded.handle().health() {
+                Health::Ready => None,
+                Health::Recovering => Some("recovering"),
+                Health::Failed => Some("failed"),
+                Health::Stopped => Some("stopped"),
+            });
+    let ending = (app.shutdown.phase() != Phase::Open).then_some("shutting_down");
+    let (status, word) = match ending.or(worst) {
+        Some(word) => (StatusCode::SERVICE_UNAVAILABLE, word),
+        None => (StatusCode::OK, "ok"),
+    };
+    (status, whole::json(&json!({"status": word}))).into_response()
+}
+
+/// `/version`.
+pub async fn version() -> Response {
+    whole::json(&json!({"version": env!("CARGO_PKG_VERSION")}))
+}
+
+/// `/get_load`: what each loaded model has to do, for routers.
+pub async fn load(State(app): State<Arc<App>>) -> Response {
+    let loads = app.models.loaded().into_iter().map(|(name, loaded)| {
+        let load = loaded.handle().load();
+        json!({
+            "model": name,
+            "num_reqs": load.num_requests,
+            "num_running_reqs": load.num_running,
+            "num_waiting_reqs": load.num_requests.saturating_sub(load.num_running),
+            "kv_cache_usage": f64::from(load.kv_usage_permille) / 1e3,
+            "num_recoveries": load.num_recoveries,
+        })
+    });
+    whole::json(&Value::Array(loads.collect()))
+}

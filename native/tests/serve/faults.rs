@@ -1,0 +1,108 @@
+//! What is wrong with a request, in OpenAI's shape, by the name of its field.
+
+use serde_json::json;
+
+use crate::answers::{CHAT, TEXT, chat};
+use crate::scene::{Client, JSON};
+
+/// Every fault there is a name for.
+pub(crate) fn faults(client: Client) {
+    for (path, body, param) in [
+        (CHAT, chat(json!({"temperature": "hot"})), "temperature"),
+        (CHAT, chat(json!({"top_p": -1})), "top_p"),
+        (CHAT, chat(json!({"messages": []})), "messages"),
+        (
+            CHAT,
+            chat(json!({"messages": [{"role": "cat", "content": ""}]})),
+            "messages",
+        ),
+        (
+            CHAT,
+            chat(json!({"response_format": {"type": "xml"}})),
+            "response_format",
+        ),
+        (CHAT, chat(json!({"top_logprobs": 3})), "top_logprobs"),
+        (CHAT, chat(json!({"stream": "yes"})), "stream"),
+        (
+            CHAT,
+            chat(json!({"stream_options": {"include_usage": 1}})),
+            "stream_options",
+        ),
+        (
+            CHAT,
+            chat(json!({"stream": true, "prompt_logprobs": 1})),
+            "prompt_logprobs",
+        ),
+        (CHAT, chat(json!({"echo": true})), "echo"),
+        (CHAT, chat(json!({"model": 5})), "model"),
+        (TEXT, json!({}), "prompt"),
+        (TEXT, json!({"prompt": [1, 320]}), "prompt"),
+        (
+            TEXT,
+            json!({"prompt": "a", "truncate_prompt_tokens": 0}),
+            "truncate_prompt_tokens",
+        ),
+        (TEXT, json!({"prompt": "a", "n": 2000}), "n"),
+        (TEXT, json!({"prompt": "a".repeat(512 * 128 + 1)}), "prompt"),
+        ("/v1/embeddings", json!({"input": ""}), "input"),
+        (
+            "/v1/embeddings",
+            json!({"input": "a", "dimensions": 1000}),
+            "dimensions",
+        ),
+        ("/v1/embeddings", json!({"input": vec![1; 600]}), "input"),
+        ("/tokenize", json!({"prompt": 1}), "prompt"),
+        ("/detokenize", json!({"tokens": [999]}), "tokens"),
+        ("/detokenize", json!({}), "tokens"),
+    ] {
+        let reply = client.post(path, &body);
+        assert_eq!(reply.status, 400, "{path}: {reply:?}");
+        let error = reply.error();
+        assert_eq!(
+            (&error["param"], &error["type"]),
+            (&json!(param), &json!("invalid_request_error"))
+        );
+    }
+    // Also where it is to be streamed, and with the numbers.
+    for stream in [false, true] {
+        let reply = client.post(TEXT, &json!({"prompt": vec![7; 600], "stream": stream}));
+        let error = reply.error();
+        assert_eq!(
+            (reply.status, &error["code"]),
+            (400, &json!("context_length_exceeded"))
+        );
+        let said = error["message"].as_str().unwrap();
+        assert!(
+            said.contains("600 tokens") && said.contains("512"),
+            "{said}"
+        );
+    }
+    let send = |method: &str, path: &str, headers: &str, body: &str| {
+        let reply = client.send(method, path, headers, body);
+        let code = reply.error()["code"].clone();
+        (reply.status, code, reply)
+    };
+    let code = |code: &str| json!(code);
+    for body in ["", "{", "nonsense", "\u{0}"] {
+        let (status, said, _) = send("POST", CHAT, JSON, body);
+        assert_eq!((status, said), (400, code("invalid_json")), "{body:?}");
+    }
+    assert_eq!(send("POST", CHAT, JSON, "[]").0, 400);
+    assert_eq!(
+        send("POST", CHAT, "Content-Type: text/plain\r\n", "{}").0,
+        415
+    );
+    assert_eq!(send("POST", CHAT, "", "{}").0, 415);
+    let (status, said, _) = send("POST", "/nowhere", JSON, "{}");
+    assert_eq!((status, said), (404, code("unknown_path")));
+    let (status, said, reply) = send("GET", CHAT, "", "");
+    assert_eq!((status, said), (405, code("wrong_method")));
+    assert_eq!(reply.header("allow"), Some("POST"));
+    let (status, said, _) = send(
+        "POST",
+        CHAT,
+        JSON,
+        &chat(json!({"model": "other"})).to_string(),
+    );
+    assert_eq!((status, said), (404, code("model_not_found")));
+}

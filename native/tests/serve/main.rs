@@ -1,0 +1,13 @@
+//! `twoclock serve`: what it answers, how it treats clients, and how it ends.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot set its scene has nothing else to say"
+)]
+
+mod answers;
+mod faults;
+mod manners;
+mod metrics;
+mod models;
+mod scene;

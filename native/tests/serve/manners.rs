@@ -1,0 +1,280 @@
+//! How a server treats clients that are gone, slow, too many or wrong, and how it ends: on a model that takes
+//! its time and meets its faults when a test wants.
+
+use std::io::{Read, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::scene::{Fault, JSON, Plan, Program, Scene, long, read_until, wait};
+use serde_json::{Value, json};
+use twoclock::serve::auth::ApiKeys;
+use twoclock::serve::shutdown::Phase;
+
+const TEXT: &str = "/v1/completions";
+
+fn streamed(max_tokens: usize) -> Value {
+    let mut body = long(max_tokens);
+    body["stream"] = json!(true);
+    body
+}
+
+#[test]
+fn who_goes_costs_nothing_more() {
+    let scene = Scene::start(Plan::default());
+    let client = scene.client;
+    client.ask(TEXT, &long(1));
+    for body in [streamed(500), long(500)] {
+        let before = client.metric("vllm:generation_tokens_total");
+        let mut stream = client.begin(TEXT, &body);
+        if body["stream"] == true {
+            read_until(&mut stream, "data: ");
+        } else {
+            wait(|| client.get("/get_load").json()[0]["num_running_reqs"] == 1);
+        }
+        let running = client.metric("twoclock:http_requests_running");
+        assert_eq!(running, 1.0);
+        drop(stream);
+        client.wait_until_free();
+        let drawn = client.metric("vllm:generation_tokens_total") - before;
+        assert!(drawn < 250.0, "{drawn} tokens were drawn for nobody");
+        wait(|| client.metric("twoclock:http_requests_running") == 0.0);
+    }
+    let gone = "status=\"499\"} 1";
+    assert!(client.get("/metrics").body.contains(gone));
+}
+
+#[test]
+fn a_queue_has_an_end() {
+    let plan = Plan {
+        max_waiting: 2,
+        max_num_seqs: 1,
+        ..Plan::default()
+    };
+    let scene = Scene::start(plan);
+    let client = scene.client;
+    let mut taken: Vec<_> = (0..3).map(|_| client.begin(TEXT, &streamed(60))).collect();
+    wait(|| client.get("/get_load").json()[0]["num_reqs"] == 3);
+    let refused = client.post(TEXT, &long(1));
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    let error = refused.error();
+    assert_eq!(
+        (&error["code"], &error["type"]),
+        (&json!("queue_full"), &json!("rate_limit_error"))
+    );
+    // All or nothing of a body with several prompts.
+    drop(taken.pop());
+    wait(|| client.get("/get_load").json()[0]["num_reqs"] == 2);
+    let mut two = long(1);
+    two["prompt"] = json!([[1], [2]]);
+    assert_eq!(client.post(TEXT, &two).status, 429);
+    wait(|| client.get("/get_load").json()[0]["num_reqs"] == 2);
+    for stream in &mut taken {
+        read_until(stream, "[DONE]");
+    }
+    client.ask(TEXT, &long(1));
+    client.wait_until_free();
+}
+
+#[test]
+fn requests_are_bounded() {
+    let mut plan = Plan::default();
+    let short = Duration::from_millis(300);
+    plan.settings.max_body = 2000;
+    plan.settings.body_timeout = short;
+    plan.settings.request_timeout = Duration::from_millis(600);
+    plan.settings.ping_interval = Duration::from_millis(40);
+    plan.bounds.header_timeout = short;
+    plan.step = Duration::from_millis(100);
+    let scene = Scene::start(plan);
+    let client = scene.client;
+    let head = format!("POST {TEXT} HTTP/1.1\r\nHost: a\r\n{JSON}");
+    // Too long, as it says or as it turns out.
+    let said = client.raw(format!("{head}Content-Length: 100000000\r\n\r\n{{").as_bytes());
+    assert_eq!(
+        (said.status, said.error()["code"].as_str()),
+        (413, Some("body_too_long"))
+    );
+    let chunks = "100\r\n".to_owned() + &" ".repeat(256) + "\r\n";
+    let chunks = chunks.repeat(20);
+    let turned = client.raw(format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunks}").as_bytes());
+    assert_eq!(turned.status, 413, "{turned:?}");
+    // Too slow.
+    let slow = client.raw(format!("{head}Content-Length: 10\r\n\r\n{{").as_bytes());
+    assert_eq!(slow.status, 408);
+    slow.error();
+    let mut loris = client.connect();
+    loris
+        .write_all(b"GET /health HTTP/1.1\r\nHost: a\r\nX: ")
+        .unwrap();
+    let began = Instant::now();
+    // It is closed, with or without a word.
+    let _ = loris.read_to_end(&mut Vec::new());
+    assert!(began.elapsed() < Duration::from_secs(5));
+    // Too many headers, and too much of them.
+    let many: String = (0..10_000).map(|i| format!("X-{i}: y\r\n")).collect();
+    assert_eq!(client.send("GET", "/health", &many, "").status, 431);
+    let much = format!("X: {}\r\n", "y".repeat(100_000));
+    assert_eq!(client.send("GET", "/health", &much, "").status, 431);
+    assert_eq!(client.raw(b"nonsense\r\n\r\n").status, 400);
+    // Too long to answer; the first step takes so long that there are comments before.
+    let whole = client.post(TEXT, &long(50));
+    assert_eq!(
+        (whole.status, whole.error()["code"].as_str()),
+        (504, Some("request_timeout"))
+    );
+    let pieces = client.post(TEXT, &streamed(50));
+    assert!(pieces.body.contains(": ping"), "{}", pieces.body);
+    let last = pieces.events().pop().unwrap();
+    assert_eq!(last["error"]["code"], "request_timeout", "{last}");
+    client.wait_until_free();
+    assert_eq!(client.get("/health").status, 200);
+}
+
+#[test]
+fn keys_and_origins() {
+    let plan = Plan {
+        keys: ApiKeys::of(["secret-1", "secret-2"]),
+        cors_origin: Some("https://example.org"),
+        ..Plan::default()
+    };
+    let scene = Scene::start(plan);
+    let client = scene.client;
+    for headers in [
+        "",
+        "Authorization: Bearer secret\r\n",
+        "x-api-key: secret-11\r\n",
+    ] {
+        let refused = client.send("GET", "/v1/models", headers, "");
+        assert_eq!(refused.status, 401, "{headers}");
+        assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
+        assert_eq!(refused.error()["code"], "invalid_api_key");
+    }
+    for headers in [
+        "Authorization: Bearer secret-2\r\n",
+        "x-api-key: secret-1\r\n",
+    ] {
+        assert_eq!(client.send("GET", "/v1/models", headers, "").status, 200);
+    }
+    assert_eq!(client.get("/health").status, 200);
+    assert_eq!(client.get("/metrics").status, 401);
+    // A browser asks first, without a key, and reads errors too.
+    let asks = "Origin: https://example.org\r\nAccess-Control-Request-Method: POST\r\n\
+                Access-Control-Request-Headers: authorization\r\n";
+    let told = client.send("OPTIONS", TEXT, asks, "");
+    assert_eq!(told.status, 200);
+    let allowed = |reply: &crate::scene::Reply| {
+        reply
+            .header("access-control-allow-origin")
+            .map(str::to_owned)
+    };
+    assert_eq!(allowed(&told).as_deref(), Some("https://example.org"));
+    assert_eq!(
+        told.header("access-control-allow-headers"),
+        Some("authorization")
+    );
+    let refused = client.send("GET", "/v1/models", "Origin: https://example.org\r\n", "");
+    assert_eq!(refused.status, 401);
+    assert!(allowed(&refused).is_some());
+    let other = client.send("GET", "/health", "Origin: https://example.com\r\n", "");
+    assert_eq!(allowed(&other), None);
+}
+
+#[test]
+fn what_runs_ends_and_nothing_new_begins() {
+    let mut scene = Scene::start(Plan::default());
+    let client = scene.client;
+    let mut stream = client.begin(TEXT, &streamed(100));
+    read_until(&mut stream, "data: ");
+    scene.shutdown.advance(Phase::Draining);
+    let refused = client.post(TEXT, &long(1));
+    assert_eq!(
+        (refused.status, refused.header("retry-after")),
+        (503, Some("5"))
+    );
+    assert_eq!(refused.error()["code"], "shutting_down");
+    let health = client.get("/health");
+    assert_eq!(
+        (health.status, &health.json()["status"]),
+        (503, &json!("shutting_down"))
+    );
+    assert_eq!(client.get("/metrics").status, 200);
+    read_until(&mut stream, "\"length\"");
+    read_until(&mut stream, "[DONE]");
+    scene.end();
+}
+
+#[test]
+fn what_does_not_end_is_stopped() {
+    for second in [false, true] {
+        let drain_timeout = Duration::from_millis(if second { 60_000 } else { 100 });
+        let plan = Plan {
+            drain_timeout,
+            ..Plan::default()
+        };
+        let mut scene = Scene::start(plan);
+        let client = scene.client;
+        let mut stream = client.begin(TEXT, &streamed(500));
+        read_until(&mut stream, "data: ");
+        let whole = thread::spawn(move || client.post(TEXT, &long(500)));
+        wait(|| client.get("/get_load").json()[0]["num_reqs"] == 2);
+        scene.shutdown.advance(Phase::Draining);
+        if second {
+            scene.shutdown.advance(Phase::Stopped);
+        }
+        read_until(&mut stream, "\"shutting_down\"");
+        read_until(&mut stream, "[DONE]");
+        let whole = whole.join().unwrap();
+        assert_eq!(
+            (whole.status, whole.error()["code"].as_str()),
+            (503, Some("shutting_down"))
+        );
+        scene.end();
+    }
+}
+
+#[test]
+fn signals_drain_and_stop() {
+    let server = Program::start(&["--drain-timeout", "60"]);
+    let client = server.client;
+    // The tiny model is quick: so much to answer that it does not end before the signals come.
+    let mut body = streamed(500);
+    body["prompt"] = json!(vec![[1, 2, 3]; 60]);
+    body["n"] = json!(16);
+    let mut stream = client.begin(TEXT, &body);
+    read_until(&mut stream, "data: ");
+    server.terminate();
+    wait(|| client.get("/health").status == 503);
+    server.terminate();
+    // It ends, however much of it was to come.
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+    let (status, log) = server.end();
+    assert_eq!(status.code(), Some(0), "{log}");
+}
+
+#[test]
+fn a_lost_device_and_a_fault_are_said() {
+    for (fault, status, code) in [(Fault::Lost, 503, "device_lost"), (Fault::Panic, 500, "")] {
+        let plan = Plan {
+            fault: Some((20, fault)),
+            ..Plan::default()
+        };
+        let scene = Scene::start(plan);
+        let client = scene.client;
+        client.ask(TEXT, &long(4));
+        let mut stream = client.begin(TEXT, &streamed(200));
+        let whole = client.post(TEXT, &long(200));
+        assert_eq!(whole.status, status, "{whole:?}");
+        let said = whole.error()["code"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        assert_eq!(said, code);
+        read_until(&mut stream, "\"error\"");
+        wait(|| client.get("/health").status == 503);
+        assert_eq!(client.post(TEXT, &long(1)).status, status);
+        assert_eq!(client.metric("twoclock:engine_up"), 0.0);
+        assert_eq!(client.get("/v1/models").status, 200);
+    }
+}

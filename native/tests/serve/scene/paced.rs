@@ -1,0 +1,233 @@
+//! A server inside the test, whose model takes a set time for a step and may meet a fault.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use twoclock::engine_thread::EngineThread;
+use twoclock::files::ModelPath;
+use twoclock::serve::app::{App, Settings};
+use twoclock::serve::auth::ApiKeys;
+use twoclock::serve::cors;
+use twoclock::serve::listener::Bounds;
+use twoclock::serve::loaded::Loaded;
+use twoclock::serve::models::{Load, Models, Offered};
+use twoclock::serve::server::Server;
+use twoclock::serve::shutdown::{Phase, Shutdown};
+use twoclock_core::clock::ManualClock;
+use twoclock_core::engine::{EngineCore, HandleOptions, LlmEngine};
+use twoclock_core::error::{Error, ExecutorError, Result};
+use twoclock_core::runner::{ExecuteModel, ModelRunner, RunnerOptions};
+use twoclock_core::sched::{ModelRunnerOutput, SchedulerConfig, SchedulerOutput};
+use twoclock_core::text::Tokenizer;
+use twoclock_core::weights::{GenerationDefaults, PoolingDefaults};
+use twoclock_shaders::cpu::CpuExecutor;
+
+use super::{Client, golden};
+
+/// Longest sequence.
+pub(crate) const CONTEXT: usize = 512;
+
+/// What a step meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The device is gone, and no other comes.
+    Lost,
+    /// The engine panics.
+    Panic,
+    /// The model cannot be loaded.
+    Files,
+    /// Loading panics.
+    Loading,
+}
+
+/// How a server is to be.
+pub(crate) struct Plan {
+    pub(crate) models: Vec<&'static str>,
+    pub(crate) settings: Settings,
+    pub(crate) bounds: Bounds,
+    pub(crate) drain_timeout: Duration,
+    pub(crate) idle_unload: Option<Duration>,
+    pub(crate) max_waiting: usize,
+    pub(crate) max_num_seqs: usize,
+    /// Time of a step.
+    pub(crate) step: Duration,
+    /// What it meets after so many steps.
+    pub(crate) fault: Option<(usize, Fault)>,
+    pub(crate) keys: ApiKeys,
+    pub(crate) cors_origin: Option<&'static str>,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        let long = Duration::from_secs(30);
+        Self {
+            models: vec!["paced"],
+            settings: Settings {
+                max_body: 1 << 20,
+                body_timeout: long,
+                request_timeout: long,
+                ping_interval: long,
+            },
+            bounds: Bounds {
+                max_connections: 64,
+                header_timeout: long,
+                write_timeout: long,
+            },
+            drain_timeout: long,
+            idle_unload: None,
+            max_waiting: 64,
+            max_num_seqs: 4,
+            step: Duration::from_millis(2),
+            fault: None,
+            keys: ApiKeys::default(),
+            cors_origin: None,
+        }
+    }
+}
+
+/// A server that runs.
+pub(crate) struct Scene {
+    pub(crate) client: Client,
+    pub(crate) shutdown: Shutdown,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Scene {
+    /// Starts one.
+    pub(crate) fn start(plan: Plan) -> Self {
+        let (told, is_told) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let mut runtime = tokio::runtime::Builder::new_multi_thread();
+            let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                let server = server(listener, plan);
+                let shutdown = server.app().shutdown.clone();
+                told.send((server.local_addr().unwrap(), shutdown)).unwrap();
+                server.run().await;
+            });
+        });
+        let (address, shutdown): (SocketAddr, _) = is_told.recv().unwrap();
+        Self {
+            client: Client(address),
+            shutdown,
+            thread: Some(thread),
+        }
+    }
+
+    /// Waits for its end, which somebody asked for.
+    pub(crate) fn end(&mut self) {
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.shutdown.advance(Phase::Stopped);
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(ended.is_ok() || thread::panicking());
+        }
+    }
+}
+
+fn server(listener: TcpListener, plan: Plan) -> Server {
+    let offered = plan.models.iter().map(|name| Offered {
+        name: (*name).to_owned(),
+        context_length: CONTEXT,
+        load: load(plan.max_waiting, plan.max_num_seqs, plan.step, plan.fault),
+    });
+    let models = Models::new(offered.collect());
+    let origins: Vec<String> = plan.cors_origin.into_iter().map(str::to_owned).collect();
+    let app = App {
+        cors_origins: cors::origins(&origins).unwrap(),
+        ..App::new(models, plan.settings, plan.keys)
+    };
+    Server::new(
+        listener,
+        app,
+        plan.bounds,
+        plan.drain_timeout,
+        plan.idle_unload,
+    )
+}
+
+fn load(
+    max_waiting: usize,
+    max_num_seqs: usize,
+    step: Duration,
+    fault: Option<(usize, Fault)>,
+) -> Load {
+    Arc::new(move || {
+        match fault {
+            Some((_, Fault::Files)) => anyhow::bail!("/secret/place cannot be read"),
+            Some((_, Fault::Loading)) => panic!("a fault of a test"),
+            _ => {}
+        }
+        let options = HandleOptions {
+            max_waiting,
+            ..HandleOptions::default()
+        };
+        let make = move || engine(max_num_seqs, step, fault);
+        let thread = EngineThread::spawn(options, make, |_| ())?;
+        let (generation, pooling) = (GenerationDefaults::default(), PoolingDefaults::default());
+        Ok(Loaded::new(thread, None, generation, pooling, CONTEXT))
+    })
+}
+
+/// Takes its time, and meets its fault.
+struct Paced<R> {
+    inner: R,
+    step: Duration,
+    fault: Option<(usize, Fault)>,
+}
+
+impl<R: ExecuteModel> ExecuteModel for Paced<R> {
+    type Launched = R::Launched;
+
+    async fn launch_step(&mut self, step: &SchedulerOutput) -> Result<R::Launched> {
+        thread::sleep(self.step);
+        match &mut self.fault {
+            Some((0, Fault::Lost)) => {
+                let lost = ExecutorError::DeviceLost("a fault of a test".to_owned());
+                return Err(Error::Executor(lost));
+            }
+            Some((0, _)) => panic!("a fault of a test"),
+            Some((left, _)) => *left -= 1,
+            None => {}
+        }
+        self.inner.launch_step(step).await
+    }
+
+    async fn finish_step(&mut self, launched: R::Launched) -> Result<ModelRunnerOutput> {
+        self.inner.finish_step(launched).await
+    }
+}
+
+type Engine = LlmEngine<Paced<ModelRunner<CpuExecutor>>, ManualClock>;
+
+fn engine(
+    max_num_seqs: usize,
+    step: Duration,
+    fault: Option<(usize, Fault)>,
+) -> anyhow::Result<Engine> {
+    let checkpoint = ModelPath::Directory(golden("models/qwen2")).open()?;
+    let json = std::fs::read(golden("tokenizer/tokenizer.json"))?;
+    let tokenizer = Tokenizer::from_json(&json, None, None)?;
+    let config = SchedulerConfig {
+        max_model_len: CONTEXT,
+        max_num_seqs,
+        num_blocks: 1 + max_num_seqs * CONTEXT / SchedulerConfig::default().block_size,
+        ..SchedulerConfig::default()
+    };
+    let executor = CpuExecutor::default();
+    let options = RunnerOptions::default();
+    let inner = ModelRunner::load(executor, &checkpoint, &config, options, |_| ())?;
+    let runner = Paced { inner, step, fault };
+    let core = EngineCore::new(runner, ManualClock::default(), &checkpoint.config, config)?;
+    Ok(LlmEngine::new(core, tokenizer))
+}

@@ -1,0 +1,89 @@
+//! The program itself as a server, with a model of random weights.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+
+use super::{Client, golden};
+
+/// A running `twoclock serve`.
+pub(crate) struct Program {
+    pub(crate) client: Client,
+    _home: tempfile::TempDir,
+    child: Child,
+    log: BufReader<ChildStderr>,
+}
+
+impl Program {
+    /// Serves `./model` under the name tiny, on the reference kernels.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("model");
+        fs::create_dir(&folder).unwrap();
+        for file in [
+            "models/qwen2/config.json",
+            "models/qwen2/model.safetensors",
+            "tokenizer/tokenizer.json",
+            "tokenizer/tokenizer_config.json",
+        ] {
+            let from = golden(file);
+            fs::copy(&from, folder.join(from.file_name().unwrap())).unwrap();
+        }
+        let mut child = Command::new(env!("CARGO_BIN_EXE_twoclock"))
+            .env("TWOCLOCK_HOME", home.path())
+            .env_remove("TWOCLOCK_API_KEY")
+            .current_dir(home.path())
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .args([
+                "serve",
+                "-m",
+                "tiny=./model",
+                "--device",
+                "cpu",
+                "--port",
+                "0",
+            ])
+            .args(arguments)
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let mut said = String::new();
+        let address = loop {
+            let before = said.len();
+            let length = log.read_line(&mut said).unwrap();
+            assert!(length > 0, "it did not begin to listen: {said}");
+            if let Some(address) = said[before..].trim().strip_prefix("listening at http://") {
+                break address.parse().unwrap();
+            }
+        };
+        Self {
+            client: Client(address),
+            _home: home,
+            child,
+            log,
+        }
+    }
+
+    /// Asks it to end.
+    pub(crate) fn terminate(&self) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-TERM", &id]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits for its end; gives also what it logged.
+    pub(crate) fn end(mut self) -> (ExitStatus, String) {
+        let mut said = String::new();
+        while self.log.read_line(&mut said).unwrap() > 0 {}
+        (self.child.wait().unwrap(), said)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
