@@ -2,6 +2,7 @@
 //! and one dispatch run on any executor.
 
 mod case;
+mod device;
 pub mod fuzz;
 mod gguf_parts;
 mod golden;
@@ -16,6 +17,7 @@ mod synthetic;
 mod weights;
 
 pub use case::{Case, Input, MakeDispatches, assert_close};
+pub use device::gpu;
 pub use gguf_parts::gguf_parts;
 pub use golden::{Expected, GoldenDir, MemoryFiles, golden, golden_bytes};
 pub use limited::Limited;
@@ -27,21 +29,3 @@ pub use real_model::{Reference, Share, generate, model_of_variable};
 pub use rounded::{rounded, widened};
 pub use synthetic::Synthetic;
 pub use weights::Weights;
-
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use twoclock_shaders::gpu::{DeviceOptions, GpuDevice, WgpuExecutor};
-
-/// The device under test: the best adapter there is, opened once a process.
-///
-/// # Panics
-/// When there is none: these tests are about a device, software Vulkan included.
-pub fn gpu() -> MutexGuard<'static, WgpuExecutor> {
-    static GPU: OnceLock<Mutex<WgpuExecutor>> = OnceLock::new();
-    GPU.get_or_init(|| {
-        let device = pollster::block_on(GpuDevice::open(DeviceOptions::default()))
-            .expect("a Vulkan device; tests/run.sh installs a software one");
-        Mutex::new(WgpuExecutor::new(device))
-    })
-    .lock()
-    .unwrap_or_else(PoisonError::into_inner)
-}
