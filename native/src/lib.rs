@@ -17,6 +17,7 @@ pub mod catalogue;
 pub mod cli;
 pub mod clock;
 pub mod conversation;
+pub mod device_rates;
 pub mod devices;
 pub mod download;
 pub mod dump_shaders;

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use twoclock_shaders::caps::{Caps, DeviceKind};
 use twoclock_shaders::executor::{Executor, ExecutorError};
 use twoclock_shaders::kernels::fma_rate::{self, FmaRateParams, LANES};
 use twoclock_shaders::program::{Command, Slice};
 use twoclock_shaders::recording::Launched;
 
+use crate::device_rates::Rates;
 use crate::keeping_executor::{KeepingExecutor, matrix, param, weight_bytes};
 
 /// A dense matrix product of the model, alone.
@@ -35,10 +35,8 @@ pub struct Product {
 /// What the device reaches.
 #[derive(Clone, Debug)]
 pub struct Ceilings {
-    /// Bytes a second of a copy in device memory, those read and those written.
-    pub copy: f64,
-    /// Operations a second of multiply-adds in single precision, on registers.
-    pub fma: f64,
+    /// Of copies and multiply-adds.
+    pub rates: Rates,
     /// Seconds a dispatch takes that does nothing and waits for the one before it.
     pub dispatch: f64,
     /// As `dispatch`, where it waits for none of the seven before it.
@@ -70,7 +68,7 @@ impl Ceilings {
     /// Operations a second: the most of what was seen.
     pub fn best_flops(&self) -> f64 {
         let products = self.gemm.iter().chain(&self.gemv);
-        products.map(|p| p.flops).fold(self.fma, f64::max)
+        products.map(|p| p.flops).fold(self.rates.fma, f64::max)
     }
 }
 
@@ -94,8 +92,7 @@ pub fn measure<E: Executor>(
         dispatch,
         free_dispatch,
         round_trip,
-        copy: copy(executor)?,
-        fma: fma(executor)?,
+        rates: Rates::measure(executor)?,
     })
 }
 
@@ -147,36 +144,6 @@ fn short(launched: &Launched) -> String {
     format!("{} {} {}", key.body, slots[0], slots[1])
 }
 
-/// Buffers of a copy: beyond the caches of a GPU, and small beside a model on a processor.
-fn copied_bytes(caps: &Caps) -> u64 {
-    let wanted = match caps.kind {
-        DeviceKind::Cpu => 64 << 20,
-        DeviceKind::Gpu => 512 << 20,
-    };
-    caps.max_buffer_bytes.min(wanted)
-}
-
-fn copy<E: Executor>(executor: &mut KeepingExecutor<E>) -> Result<f64, ExecutorError> {
-    let bytes = copied_bytes(executor.caps());
-    let [src, dst] = [
-        executor.create_buffer("copied from", bytes)?,
-        executor.create_buffer("copied to", bytes)?,
-    ];
-    // Pages that were never written need not be there.
-    let mib = vec![0x55; 1 << 20];
-    for at in (0..bytes / (1 << 20)).map(|mb| mb << 20) {
-        executor.write(src, at, &mib)?;
-    }
-    let copy = Command::Copy {
-        src: Slice::whole(src, bytes),
-        dst: Slice::whole(dst, bytes),
-    };
-    let seconds = executor.time(&[copy], dst);
-    executor.destroy_buffer(src);
-    executor.destroy_buffer(dst);
-    Ok(2.0 * bytes as f64 / seconds?)
-}
-
 /// What a dispatch and a round trip cost, whatever they do.
 fn dispatches<E: Executor>(executor: &mut KeepingExecutor<E>) -> Result<[f64; 3], ExecutorError> {
     const MANY: usize = 512;
@@ -197,18 +164,4 @@ fn dispatches<E: Executor>(executor: &mut KeepingExecutor<E>) -> Result<[f64; 3]
         executor.destroy_buffer(buffer);
     }
     Ok([same / MANY as f64, others / MANY as f64, one])
-}
-
-fn fma<E: Executor>(executor: &mut KeepingExecutor<E>) -> Result<f64, ExecutorError> {
-    let (groups, rounds) = match executor.caps().kind {
-        DeviceKind::Cpu => (64, 4096),
-        DeviceKind::Gpu => (8192, 4096),
-    };
-    let bytes = u64::from(4 * groups * LANES);
-    let buffer = executor.create_buffer("sums", bytes)?;
-    let dispatch = fma_rate::dispatch(FmaRateParams { rounds }, Slice::whole(buffer, bytes));
-    let flops = f64::from(groups) * dispatch.cost.flops;
-    let seconds = executor.time(&[dispatch.into()], buffer);
-    executor.destroy_buffer(buffer);
-    Ok(flops / seconds?)
 }

@@ -52,7 +52,7 @@ pub struct Figures {
 impl Figures {
     /// Share of the copy's bytes a second.
     pub fn bandwidth_fraction(&self) -> f64 {
-        self.needs[0] * self.decode_tok_s / self.ceilings.copy
+        self.needs[0] * self.decode_tok_s / self.ceilings.rates.copy
     }
 
     /// Share of a decode step's time that its matrix products would take at their best.
@@ -115,8 +115,8 @@ impl Figures {
                 "requests": requests, "tok_s": rate,
             })).collect::<Vec<_>>(),
             "ceilings": {
-                "copy_bytes_s": self.ceilings.copy,
-                "fma_flops": self.ceilings.fma,
+                "copy_bytes_s": self.ceilings.rates.copy,
+                "fma_flops": self.ceilings.rates.fma,
                 "dispatch_s": self.ceilings.dispatch,
                 "free_dispatch_s": self.ceilings.free_dispatch,
                 "round_trip_s": self.ceilings.round_trip,
@@ -212,8 +212,8 @@ impl Figures {
             "\nAlone: copy {} GB/s, multiply-adds {} GFLOP/s; a dispatch {} µs behind another, {} µs \
              beside;\n{} µs from a launch to its bytes; matrix products:\n  \
              {:44} {:>14} {:>6} {:>5} {:>9} {:>7} {:>8} {:>8} {:>7}",
-            digits(ceilings.copy / 1e9),
-            digits(ceilings.fma / 1e9),
+            digits(ceilings.rates.copy / 1e9),
+            digits(ceilings.rates.fma / 1e9),
             digits(1e6 * ceilings.dispatch),
             digits(1e6 * ceilings.free_dispatch),
             digits(1e6 * ceilings.round_trip),
@@ -238,8 +238,8 @@ impl Figures {
                 1e3 * p.seconds,
                 digits(p.bandwidth / 1e9),
                 digits(p.flops / 1e9),
-                percent(p.bandwidth / ceilings.copy),
-                percent(p.flops / ceilings.fma)
+                percent(p.bandwidth / ceilings.rates.copy),
+                percent(p.flops / ceilings.rates.fma)
             );
         }
         text

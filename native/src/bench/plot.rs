@@ -76,7 +76,7 @@ impl Roofline<'_> {
         let all = || points.iter().flat_map(|(_, at)| at.iter());
         let least = all().map(|p| p.0).fold(1.0, f64::min) / 2.0;
         let most = all().map(|p| p.0).fold(100.0, f64::max) * 2.0;
-        let reads = f.ceilings.best_gemv().max(f.ceilings.copy);
+        let reads = f.ceilings.best_gemv().max(f.ceilings.rates.copy);
         let slowest = all().map(|p| p.1).fold(least * reads, f64::min);
         let peak = f.ceilings.best_flops();
         let (area, beside) = area.split_horizontally(SIZE.0 - LEGEND);
@@ -96,20 +96,23 @@ impl Roofline<'_> {
             .y_label_formatter(&|y| digits(*y))
             .draw()?;
         let text = |h, v| TextStyle::from((FONT, 14).into_font()).pos(Pos::new(h, v));
-        for (rate, name) in [(f.ceilings.fma, "multiply-adds alone"), (peak, "most seen")] {
+        for (rate, name) in [
+            (f.ceilings.rates.fma, "multiply-adds alone"),
+            (peak, "most seen"),
+        ] {
             let roof = (0..200).map(|i| {
                 let x = least * (most / least).powf(f64::from(i) / 199.0);
-                (x, (x * f.ceilings.copy).min(rate) / 1e9)
+                (x, (x * f.ceilings.rates.copy).min(rate) / 1e9)
             });
             chart.draw_series(LineSeries::new(roof, BLACK.stroke_width(1)))?;
             let at = (most / 1.05, rate * 1.05 / 1e9);
             chart.draw_series([Text::new(name, at, text(HPos::Right, VPos::Bottom))])?;
-            if f.ceilings.fma == peak {
+            if f.ceilings.rates.fma == peak {
                 break;
             }
         }
         let at = least * 1.3;
-        let at = (at, at * f.ceilings.copy * 0.7 / 1e9);
+        let at = (at, at * f.ceilings.rates.copy * 0.7 / 1e9);
         chart.draw_series([Text::new("a copy's bytes", at, text(HPos::Left, VPos::Top))])?;
         let mut lines = Vec::new();
         for (index, (name, at)) in points.iter().enumerate() {

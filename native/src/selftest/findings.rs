@@ -8,7 +8,7 @@ use twoclock_core::runner::NumericsClass;
 use twoclock_shaders::kernel::KernelKey;
 use twoclock_shaders::twin::Agreement;
 
-use super::perf::Timed;
+use super::perf::Perf;
 use super::{REGIME_TOLERANCE, Regimes, Tested};
 use crate::asked_variants::MOST_TOKENS;
 
@@ -32,7 +32,7 @@ pub struct Findings {
     /// By kernel, then by variant.
     pub(super) kernels: BTreeMap<&'static str, BTreeMap<String, Agreement>>,
     /// Variants by themselves, where asked for.
-    pub perf: Vec<Timed>,
+    pub perf: Option<Perf>,
 }
 
 impl Findings {
@@ -43,7 +43,7 @@ impl Findings {
             promised_bits,
             subjects: Vec::new(),
             kernels: BTreeMap::new(),
-            perf: Vec::new(),
+            perf: None,
         }
     }
 

@@ -136,7 +136,7 @@ pub fn run(
     executor.save_pipelines();
     if args.perf {
         drop(executor);
-        findings.perf = perf::measure(args, &subjects[0].checkpoint, store)?;
+        findings.perf = Some(perf::measure(args, &subjects[0].checkpoint, store)?);
     }
     if let Some(path) = &args.json_to {
         let text = format!("{:#}\n", findings.as_json());

@@ -62,12 +62,16 @@ impl Findings {
                 },
             })
         });
-        let timed = self.perf.iter().map(|t| {
+        let timed = self.perf.iter().flat_map(|perf| &perf.timed).map(|t| {
             json!({
                 "variant": t.variant, "grid": t.grid, "compile_s": t.compile, "seconds": t.seconds,
-                "bytes_s": t.bandwidth, "flops": t.flops,
+                "bytes_s": t.bandwidth, "flops": t.flops, "of_roof": t.of_roof,
             })
         });
+        let rates = self
+            .perf
+            .as_ref()
+            .map(|perf| json!({"copy_bytes_s": perf.rates.copy, "fma_flops": perf.rates.fma}));
         json!({
             "device": self.device,
             "passed": self.verdict().is_ok(),
@@ -76,6 +80,7 @@ impl Findings {
             "faults": self.faults(),
             "subjects": subjects.collect::<Vec<_>>(),
             "kernels": kernels,
+            "rates": rates,
             "perf": timed.collect::<Vec<_>>(),
         })
     }
@@ -127,20 +132,28 @@ impl Findings {
                 sizes(&s.regimes.sizes)
             );
         }
-        if !self.perf.is_empty() {
+        if let Some(perf) = &self.perf {
             let _ = writeln!(
                 text,
-                "\n  {:>9} {:>9} {:>8} {:>8}  variant at its largest grid",
-                "compile ms", "run ms", "GB/s", "GFLOP/s"
+                "\nEach variant at its largest grid, beside copies of {} GB/s and multiply-adds of {} \
+                 GFLOP/s:\n  {:>9} {:>9} {:>8} {:>8} {:>6}  variant",
+                digits(perf.rates.copy / 1e9),
+                digits(perf.rates.fma / 1e9),
+                "compile ms",
+                "run ms",
+                "GB/s",
+                "GFLOP/s",
+                "% roof"
             );
-            for t in &self.perf {
+            for t in &perf.timed {
                 let _ = writeln!(
                     text,
-                    "  {:>9.1} {:>9.3} {:>8} {:>8}  {} {:?}",
+                    "  {:>10.1} {:>9.3} {:>8} {:>8} {:>6}  {} {:?}",
                     1e3 * t.compile,
                     1e3 * t.seconds,
                     digits(t.bandwidth / 1e9),
                     digits(t.flops / 1e9),
+                    digits(100.0 * t.of_roof),
                     t.variant,
                     t.grid
                 );
