@@ -1,6 +1,6 @@
 //! Small models of random weights that ask a device for the kernels of a large one: the same types of
-//! tensors, heads, norms, windows and experts, and one layer of each kind; as wide as the large one, or
-//! as narrow as it can be.
+//! tensors, heads, norms, windows and experts, and layers of each kind behind each that they follow; as wide
+//! as the large one, or as narrow as it can be.
 
 use super::checkpoint::Checkpoint;
 use super::names::expected_tensors;
@@ -83,11 +83,10 @@ impl Checkpoint {
             // All are chosen: then short steps fill the tiles that long ones of the large model do.
             moe.num_experts = moe.num_experts_per_tok;
         }
-        self.of_each_kind(config, "narrowed")
+        self.of_neighbours(config, "narrowed")
     }
 
-    /// A model of random weights as wide as this one, with a layer of each kind and a part of the
-    /// vocabulary.
+    /// A model of random weights as wide as this one, with layers of each kind and a part of the vocabulary.
     ///
     /// # Errors
     /// A shape that cannot be.
@@ -96,18 +95,35 @@ impl Checkpoint {
             vocab_size: self.config.vocab_size.min(WIDE_VOCABULARY),
             ..self.config.clone()
         };
-        self.of_each_kind(config, "an excerpt")
+        self.of_neighbours(config, "an excerpt")
     }
 
-    fn of_each_kind(&self, config: ModelConfig, what: &str) -> Result<Self, WeightsError> {
-        let mut kinds: Vec<(Kind, usize)> = Vec::new();
-        for layer in 0..self.config.layers.len() {
-            let kind = self.kind(layer);
-            if kinds.iter().all(|(other, _)| *other != kind) {
-                kinds.push((kind, layer));
+    /// Layers such that each kind lies behind each that it follows in this model, as a layer's kernels may
+    /// depend on the one before it; they begin and end as this model does.
+    fn neighbours(&self) -> Vec<usize> {
+        let kinds: Vec<Kind> = (0..self.config.layers.len())
+            .map(|layer| self.kind(layer))
+            .collect();
+        let mut layers: Vec<usize> = (0..kinds.len().min(1)).collect();
+        let mut seen: Vec<(&Kind, &Kind)> = Vec::new();
+        for (second, pair) in (1..).zip(kinds.windows(2)) {
+            let pair = (&pair[0], &pair[1]);
+            if seen.contains(&pair) {
+                continue;
             }
+            seen.push(pair);
+            let follows = layers.last().is_some_and(|&last| kinds[last] == *pair.0);
+            layers.extend((!follows).then_some(second - 1).into_iter().chain([second]));
         }
-        let layers: Vec<usize> = kinds.into_iter().map(|(_, layer)| layer).collect();
+        let ends = |layer: &usize| Some(&kinds[*layer]) == kinds.last();
+        if !layers.last().is_some_and(ends) {
+            layers.extend(kinds.len().checked_sub(1));
+        }
+        layers
+    }
+
+    fn of_neighbours(&self, config: ModelConfig, what: &str) -> Result<Self, WeightsError> {
+        let layers = self.neighbours();
         let whole = &self.config;
         let config = ModelConfig {
             num_hidden_layers: layers.len(),
@@ -142,7 +158,7 @@ mod tests {
     use crate::weights::model_config_of_json;
 
     #[test]
-    fn one_layer_of_each_kind_is_left_with_its_types() {
+    fn layers_of_each_kind_are_left_with_their_types() {
         let json = serde_json::json!({
             "model_type": "llama", "vocab_size": 128_256, "hidden_size": 4096,
             "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
@@ -158,7 +174,8 @@ mod tests {
         });
         let narrow = whole.expect("a model").narrowed().expect("a smaller one");
         let config = &narrow.config;
-        assert_eq!(config.num_hidden_layers, 2);
+        // Both kinds behind themselves, and one behind the other.
+        assert_eq!(config.num_hidden_layers, 4);
         assert_eq!((config.hidden_size, config.intermediate_size), (512, 512));
         // Groups of 4 heads of 128 are whole blocks.
         assert_eq!(
@@ -167,7 +184,9 @@ mod tests {
         );
         for (name, dtype) in [
             (down(0), DType::Q6K),
-            (down(1), DType::Q4K),
+            (down(1), DType::Q6K),
+            (down(2), DType::Q4K),
+            (down(3), DType::Q4K),
             ("lm_head.weight".to_owned(), DType::Q6K),
             ("model.embed_tokens.weight".to_owned(), DType::Q4K),
         ] {
