@@ -297,7 +297,15 @@ impl Executor for WgpuExecutor {
             self.prepared.retain(|_, prepared| prepared.is_alive());
             let held = self.prepared.values().map(Prepared::len).sum();
             let (pipelines, buffers) = (&mut self.pipelines, &self.buffers);
-            let prepared = prepare(&self.gpu, pipelines, buffers, program, held)?;
+            let prepared = match prepare(&self.gpu, pipelines, buffers, program, held) {
+                // Others can be prepared again when they come again.
+                Err(ExecutorError::TooManyBindings { .. }) if held > 0 => {
+                    self.prepared.clear();
+                    prepare(&self.gpu, pipelines, buffers, program, 0)
+                }
+                prepared => prepared,
+            };
+            let prepared = prepared?;
             self.prepared.insert(program.id(), prepared);
         }
         self.record(program, &args.counts)?;
