@@ -239,9 +239,11 @@ pub fn matrix(dispatch: &Dispatch) -> Option<[u32; 2]> {
     weight_bytes(dispatch)?;
     let number = |name| param(dispatch, name);
     let rows = match dispatch.key.kernel {
-        "fused_qkv" => (number("heads")? + 2 * number("kv_heads")?) * number("head_dim")?,
+        "fused_qkv" | "fused_row_qkv" => {
+            (number("heads")? + 2 * number("kv_heads")?) * number("head_dim")?
+        }
         // Gates, and as many ups.
-        "fused_glu" => 2 * number("rows")?,
+        "fused_glu" | "fused_row_glu" => 2 * number("rows")?,
         _ => number("rows")?,
     };
     Some([rows, 32 * number("groups")?])

@@ -14,7 +14,8 @@ pub struct Tuning {
     /// Processors: tokens a workgroup computes where there are that many; 1, 2 or
     /// [`MOST_ROW_TOKENS`].
     pub row_tokens: u32,
-    /// Processors, one token: rows a lane; 4 or 8.
+    /// Processors, one token: rows a lane; 4 or 8. Not of matrices that are joined to others
+    /// ([`fused_row`](crate::kernels::fused_row)).
     pub row_rows_alone: u32,
     /// Processors, one token: rows a lane in a matrix of very many, such as a vocabulary's; 4, 8 or 16.
     pub row_rows_many: u32,

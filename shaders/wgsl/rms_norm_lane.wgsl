@@ -1,6 +1,6 @@
 // Root-mean-square norm, a lane a token: for devices where lanes are cheap to leave idle and
 // barriers are dear. Chain: see kernels/rms_norm.rs.
-// use: halves, act, slot
+// use: halves, act, squares, slot
 
 struct Params {
   dim4: u32,

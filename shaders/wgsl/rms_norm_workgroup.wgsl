@@ -1,6 +1,6 @@
 // Root-mean-square norm, a workgroup a token: each lane sums whole slots of 32, one lane adds the
 // slots in order. Chain: see kernels/rms_norm.rs.
-// use: halves, act, slot
+// use: halves, act, squares, slot
 
 struct Params {
   dim4: u32,

@@ -98,6 +98,22 @@ fn a_dense_layer_is_ten_dispatches_on_processors() {
     }
 }
 
+/// Norms join the matrices before them, and what follows a norm's matrix joins it.
+#[test]
+fn a_dense_layer_is_six_dispatches_on_processors_of_eight_lanes() {
+    let caps = Caps {
+        subgroups: Some((8, 8)),
+        ..Caps::reference()
+    };
+    for (name, shape) in shapes() {
+        assert_eq!(per_layer(&caps, &shape), [6; 2], "{name}");
+    }
+    let [(_, smollm2), ..] = shapes();
+    let f16 = ComputeDtype::Of(NumericsClass::F16);
+    let [one, two] = [1, 2].map(|layers| decode(&caps, f16, &smollm2, layers));
+    assert_eq!(two.len() - one.len(), 10, "{two:?}");
+}
+
 #[test]
 fn a_dense_layer_is_six_dispatches_on_gpus() {
     for (name, shape) in shapes() {

@@ -2,7 +2,7 @@
 //! straddle heads, as singles that are rounded afterwards. Knows nothing of attention.
 
 use super::TOKENS;
-use super::decoder::Body;
+use super::body::Body;
 use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_shaders::kernels::quantize::{self, QuantizeParams};
 use twoclock_shaders::program::{Command, Slice};

@@ -3,19 +3,19 @@
 //! in the configuration and in which weights a block has.
 
 use super::attention_out::AttentionOut;
-use super::feed_forward::FeedForward;
+use super::body::Body;
+use super::feed_forward::{FeedForward, FeedForwardNorms};
 use super::head::HeadPart;
-use super::linear::{Linear, LinearIo};
+use super::linear::Linear;
+use super::row_fusion::Stream;
 use super::{
-    DECODES, LayerPages, NumericsClass, Pages, QUERIES, SEQS, TILES, TOKENS, TapBuffers, Workspace,
-    copies, embedding, head, parts,
+    DECODES, LayerPages, NumericsClass, Pages, QUERIES, SEQS, TILES, TapBuffers, Workspace, copies,
+    embedding, head, parts,
 };
 use crate::config::ModelConfig;
 use twoclock_shaders::caps::Caps;
-use twoclock_shaders::kernels::act::ActFormat;
 use twoclock_shaders::kernels::{
-    attention_decode, attention_merge, attention_prefill, kv_copy, prepare, residual,
-    residual_norm, rms_norm,
+    attention_decode, attention_merge, attention_prefill, kv_copy, prepare,
 };
 use twoclock_shaders::program::{Command, Program, Slice};
 
@@ -70,17 +70,6 @@ pub struct Decoder {
     pub head: Linear,
 }
 
-/// What a step's program is built for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Body<'a> {
-    pub(super) caps: &'a Caps,
-    pub(super) ws: &'a Workspace,
-    pub(super) constants: Slice,
-    pub(super) act_format: ActFormat,
-    pub(super) room: u32,
-    pub(super) taps: &'a TapBuffers,
-}
-
 impl Decoder {
     /// From token ids to the residual stream after the last block, for up to `room` tokens: keys
     /// and values of every token land in their pages, and what is tapped in its buffers.
@@ -121,9 +110,16 @@ impl Decoder {
             };
             kv_copy::dispatch(params, copies(kv.group), buffers).into()
         }));
-        for (number, (layer, kv)) in self.layers.iter().zip(&pages.layers).enumerate() {
-            self.attention(&body, layer, kv, pages.block_size, &mut commands);
-            self.feed_forward(&body, layer, &mut commands);
+        let layers = || self.layers.iter().zip(&pages.layers);
+        let mut next = layers().skip(1);
+        let mut stream = Stream::Bare;
+        for (number, (layer, kv)) in layers().enumerate() {
+            let next_norm = next.next().and_then(|(layer, kv)| {
+                let fused = body.row_qkv(layer, kv, pages.block_size, &self.config);
+                fused.map(|_| layer.input_norm)
+            });
+            stream = self.attention(&body, layer, kv, pages.block_size, stream, &mut commands);
+            stream = self.feed_forward(&body, layer, next_norm, stream, &mut commands);
             body.tap_layer(number, &self.config, &mut commands);
         }
         body.tap_hidden(self.norm, &self.config, &mut commands);
@@ -155,8 +151,9 @@ impl Decoder {
         layer: &DecoderLayer,
         kv: &LayerPages,
         block_size: u32,
+        stream: Stream,
         commands: &mut Vec<Command>,
-    ) {
+    ) -> Stream {
         let Body { caps, ws, .. } = *body;
         let config = &self.config;
         let head_dim = config.head_dim as u32;
@@ -168,7 +165,7 @@ impl Decoder {
         let (kcache, vcache, dtype) = (kv.keys, kv.values, kv.dtype);
         let (window, group) = (kv.window, kv.group as u32);
 
-        body.queries_and_pages(layer, kv, block_size, config, commands);
+        body.queries_and_pages(layer, kv, block_size, config, stream, commands);
 
         let to = AttentionOut::new(body, heads, head_dim);
         let (act_stride, out) = (to.act_stride, to.out);
@@ -253,119 +250,29 @@ impl Decoder {
                 .into(),
         );
         to.finish(body, commands);
-        let post_norm = layer.post_attention_norm;
-        body.join(&layer.o, ws.act_heads, post_norm, config, commands);
+        let takes_gained = layer.feed_forward.takes_gained(body, config);
+        let norms = (
+            layer.post_attention_norm,
+            takes_gained.then_some(layer.ffn_norm),
+        );
+        body.join(&layer.o, ws.act_heads, norms, config, commands)
     }
 
-    fn feed_forward(&self, body: &Body<'_>, layer: &DecoderLayer, commands: &mut Vec<Command>) {
-        let norms = (layer.ffn_norm, layer.post_ffn_norm);
+    fn feed_forward(
+        &self,
+        body: &Body<'_>,
+        layer: &DecoderLayer,
+        next_norm: Option<Slice>,
+        stream: Stream,
+        commands: &mut Vec<Command>,
+    ) -> Stream {
+        let norms = FeedForwardNorms {
+            before: layer.ffn_norm,
+            after: layer.post_ffn_norm,
+            next: next_norm,
+        };
         layer
             .feed_forward
-            .commands(body, &self.config, norms, commands);
-    }
-}
-
-impl Body<'_> {
-    /// Stride of matmul inputs of width hidden.
-    pub(super) fn hidden_stride(&self, config: &ModelConfig) -> u32 {
-        self.act_format.stride(config.hidden_size as u32)
-    }
-
-    /// What a matmul behind a norm multiplies its result by.
-    pub(super) fn rstd(&self) -> Option<Slice> {
-        (!self.act_format.takes_rstd()).then_some(self.ws.rstd)
-    }
-
-    /// x ∘ gains into the matmul input of width hidden, and rstd.
-    pub(super) fn norm(&self, gains: Slice, config: &ModelConfig, commands: &mut Vec<Command>) {
-        let params = rms_norm::RmsNormParams {
-            dim4: config.hidden_size as u32 / 4,
-            act_stride: self.hidden_stride(config),
-            eps: config.rms_norm_eps,
-        };
-        let buffers = rms_norm::Buffers {
-            x: self.ws.x,
-            g: gains,
-            out: self.ws.act_hidden,
-            rstd: self.ws.rstd,
-        };
-        commands
-            .push(rms_norm::dispatch(self.caps, self.act_format, params, TOKENS, buffers).into());
-    }
-
-    /// `y = act Wᵀ + bias`, times rstd before the bias where the input came of a norm.
-    pub(super) fn project(
-        &self,
-        projection: &Projection,
-        act: Slice,
-        normed: bool,
-        y: Slice,
-        commands: &mut Vec<Command>,
-    ) {
-        let rstd = self.rstd().filter(|_| normed);
-        self.multiply(projection, act, rstd, (y, false), commands);
-    }
-
-    /// The residual stream takes `act Wᵀ + bias`: at once, or through a norm where there is one.
-    pub(super) fn join(
-        &self,
-        projection: &Projection,
-        act: Slice,
-        norm: Option<Slice>,
-        config: &ModelConfig,
-        commands: &mut Vec<Command>,
-    ) {
-        if norm.is_none() {
-            return self.multiply(projection, act, None, (self.ws.x, true), commands);
-        }
-        self.multiply(projection, act, None, (self.ws.sublayer, false), commands);
-        self.residual(norm, config, commands);
-    }
-
-    fn multiply(
-        &self,
-        projection: &Projection,
-        act: Slice,
-        rstd: Option<Slice>,
-        (y, add): (Slice, bool),
-        commands: &mut Vec<Command>,
-    ) {
-        let io = LinearIo {
-            act_format: self.act_format,
-            room: self.room,
-            count: TOKENS,
-            act,
-            rstd,
-            bias: projection.bias,
-            add,
-            y,
-            y_stride: projection.linear.out_features,
-        };
-        commands.extend(projection.linear.commands(self.caps, &io));
-        // A submit may end after the work of any matrix.
-        commands.push(Command::Cut);
-    }
-
-    /// `x += y` of the sublayer, through a norm where there is one.
-    pub(super) fn residual(
-        &self,
-        norm: Option<Slice>,
-        config: &ModelConfig,
-        commands: &mut Vec<Command>,
-    ) {
-        let dim4 = config.hidden_size as u32 / 4;
-        let (x, y) = (self.ws.x, self.ws.sublayer);
-        commands.push(match norm {
-            None => residual::dispatch(residual::ResidualParams { dim4 }, TOKENS, y, x).into(),
-            Some(g) => {
-                let params = residual_norm::ResidualNormParams {
-                    dim4,
-                    tokens: self.room,
-                    eps: config.rms_norm_eps,
-                };
-                let buffers = residual_norm::Buffers { y, g, x };
-                residual_norm::dispatch(self.caps, params, TOKENS, buffers).into()
-            }
-        });
+            .commands(body, &self.config, norms, stream, commands)
     }
 }

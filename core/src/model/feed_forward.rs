@@ -1,8 +1,10 @@
 //! The feed-forward half of a block: dense, or a mixture of experts.
 
-use super::decoder::{Body, Projection};
+use super::body::Body;
+use super::decoder::Projection;
 use super::experts::{self, Experts, ExpertsIo};
 use super::fusion::activation;
+use super::row_fusion::Stream;
 use super::{TOKENS, workspace::MixtureBuffers};
 use crate::config::{ModelConfig, MoeConfig};
 use twoclock_shaders::kernels::{glu, moe_group, moe_route, moe_sum};
@@ -37,34 +39,67 @@ pub struct Mixture {
     pub down: Experts,
 }
 
+/// Gains of the norms around the network.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FeedForwardNorms {
+    /// Before it.
+    pub(super) before: Slice,
+    /// Of its output, where there is one.
+    pub(super) after: Option<Slice>,
+    /// Of what comes next, where that takes the norm's product with its squares.
+    pub(super) next: Option<Slice>,
+}
+
 impl FeedForward {
+    /// Whether it goes on from [`Stream::Gained`].
+    pub(super) fn takes_gained(&self, body: &Body<'_>, config: &ModelConfig) -> bool {
+        match self {
+            Self::Dense { gate_up, .. } => body.row_glu(gate_up, config).is_some(),
+            Self::Mixture(_) => false,
+        }
+    }
+
     /// From the residual stream through its first norm back to it, through the second where there is one.
     pub(super) fn commands(
         &self,
         body: &Body<'_>,
         config: &ModelConfig,
-        (norm, post_norm): (Slice, Option<Slice>),
+        norms: FeedForwardNorms,
+        stream: Stream,
         commands: &mut Vec<Command>,
-    ) {
+    ) -> Stream {
         let ws = body.ws;
         match self {
             Self::Dense { gate_up, down } => {
-                if let Some(fused) = body.fused_glu(norm, gate_up, config) {
+                if stream == Stream::Gained {
+                    let fused = body.row_glu(gate_up, config);
+                    commands.extend([
+                        fused.expect("offered before the stream was gained"),
+                        Command::Cut,
+                    ]);
+                } else if let Some(fused) = body.fused_glu(norms.before, gate_up, config) {
                     commands.extend(fused);
                 } else {
-                    body.norm(norm, config, commands);
+                    body.norm(norms.before, config, commands);
                     body.project(gate_up, ws.act_hidden, true, ws.gate_up, commands);
                     body.gate(config, config.intermediate_size, 1, commands);
                 }
-                body.join(down, ws.act_ffn, post_norm, config, commands);
+                body.join(
+                    down,
+                    ws.act_ffn,
+                    (norms.after, norms.next),
+                    config,
+                    commands,
+                )
             }
             Self::Mixture(mixture) => {
                 let Some(buffers) = ws.mixture else {
                     unreachable!("the workspace was made for a configuration with experts");
                 };
-                body.norm(norm, config, commands);
+                body.norm(norms.before, config, commands);
                 mixture.commands(body, config, buffers, commands);
-                body.residual(post_norm, config, commands);
+                body.residual(norms.after, config, commands);
+                Stream::Bare
             }
         }
     }

@@ -3,7 +3,9 @@
 //! kernels give the bits of the dispatches they stand for, so that decides nothing but speed.
 
 use super::TOKENS;
-use super::decoder::{Body, DecoderLayer, Projection};
+use super::body::Body;
+use super::decoder::{DecoderLayer, Projection};
+use super::row_fusion::Stream;
 use super::workspace::LayerPages;
 use crate::config::{Activation, ModelConfig, RopePairing};
 use twoclock_shaders::kernels::fused::{NormedMatrix, lane_packs, offered};
@@ -26,7 +28,42 @@ pub(super) fn activation(config: &ModelConfig) -> glu::Activation {
     }
 }
 
+/// How the heads of a block lie and turn, where nothing stands between their matrix and their turning, and the
+/// table is among the constants.
+pub(super) fn heads(
+    layer: &DecoderLayer,
+    config: &ModelConfig,
+    constants: Slice,
+) -> Option<fused_qkv::Heads> {
+    let table = layer.rope_table;
+    let apart = table.is_some_and(|table| table.buffer != constants.buffer);
+    if layer.qk_norm.is_some() || apart {
+        return None;
+    }
+    Some(fused_qkv::Heads {
+        heads: config.num_attention_heads as u32,
+        kv_heads: config.num_key_value_heads as u32,
+        head_dim: config.head_dim as u32,
+        pairs: table.map_or(0, |_| config.rotary_dim as u32 / 2),
+        pairing: pairing(config),
+        table,
+    })
+}
+
 impl Body<'_> {
+    /// Where queries, keys and values of a block go.
+    pub(super) fn pages(&self, kv: &LayerPages, block_size: u32) -> fused_qkv::Buffers {
+        fused_qkv::Buffers {
+            step: self.ws.step,
+            qkv: self.ws.qkv,
+            kcache: kv.keys,
+            vcache: kv.values,
+            dtype: kv.dtype,
+            block_size,
+            group: kv.group as u32,
+        }
+    }
+
     /// A norm and the matrix behind it as one, where the device and the step are such, and the matrix has
     /// one format and one window.
     fn normed(
@@ -64,8 +101,17 @@ impl Body<'_> {
         kv: &LayerPages,
         block_size: u32,
         config: &ModelConfig,
+        stream: Stream,
         commands: &mut Vec<Command>,
     ) {
+        if stream == Stream::Gained {
+            let fused = self.row_qkv(layer, kv, block_size, config);
+            commands.extend([
+                fused.expect("offered before the stream was gained"),
+                Command::Cut,
+            ]);
+            return;
+        }
         if let Some(fused) = self.fused_qkv(layer, kv, block_size, config) {
             commands.extend(fused);
             return;
@@ -115,29 +161,9 @@ impl Body<'_> {
         block_size: u32,
         config: &ModelConfig,
     ) -> Option<[Command; 2]> {
-        let table = layer.rope_table;
-        let apart = table.is_some_and(|table| table.buffer != self.constants.buffer);
-        if layer.qk_norm.is_some() || apart {
-            return None;
-        }
+        let heads = heads(layer, config, self.constants)?;
         let matrix = self.normed(layer.input_norm, &layer.qkv, config)?;
-        let heads = fused_qkv::Heads {
-            heads: config.num_attention_heads as u32,
-            kv_heads: config.num_key_value_heads as u32,
-            head_dim: config.head_dim as u32,
-            pairs: table.map_or(0, |_| config.rotary_dim as u32 / 2),
-            pairing: pairing(config),
-            table,
-        };
-        let buffers = fused_qkv::Buffers {
-            step: self.ws.step,
-            qkv: self.ws.qkv,
-            kcache: kv.keys,
-            vcache: kv.values,
-            dtype: kv.dtype,
-            block_size,
-            group: kv.group as u32,
-        };
+        let buffers = self.pages(kv, block_size);
         let dispatch = fused_qkv::dispatch(&matrix, &heads, TOKENS, buffers)?;
         Some([dispatch.into(), Command::Cut])
     }

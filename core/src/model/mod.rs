@@ -3,6 +3,7 @@
 
 pub mod arena;
 mod attention_out;
+mod body;
 pub mod compute_dtype;
 pub mod decoder;
 pub mod embedding;
@@ -16,6 +17,7 @@ pub mod loader;
 pub mod pooling;
 pub mod rope;
 mod rope_tables;
+mod row_fusion;
 pub mod taps;
 pub mod workspace;
 

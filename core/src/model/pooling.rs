@@ -1,7 +1,8 @@
 //! Pooling on the device: the last norm of a step's tokens, and sums of final hidden states over its
 //! sequences' shares. Knows which rows sums lie in, and not whose they are.
 
-use super::decoder::{Body, Decoder};
+use super::body::Body;
+use super::decoder::Decoder;
 use super::{TapBuffers, Workspace};
 use crate::config::ModelConfig;
 use crate::error::Result;

@@ -1,7 +1,7 @@
 //! Taps: what a step records besides its logits, for a drafter on the device (EAGLE, Medusa) or to be
 //! read back. Owns which rows are recorded and the buffers they go to; knows no request.
 
-use super::decoder::Body;
+use super::body::Body;
 use super::{TOKENS, Workspace};
 use crate::config::ModelConfig;
 use crate::error::Result;

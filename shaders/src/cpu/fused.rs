@@ -63,40 +63,67 @@ impl Normed<'_> {
             Window::ReadWrite(Some(&mut rstd)),
         ];
         run(rms_norm::run, &norm, windows, [self.tokens, 1, 1]);
+        let product = Product {
+            format: self.format,
+            act_format,
+            rows: self.rows,
+            groups: self.groups,
+            tokens: self.tokens,
+            rstd: (!act_format.takes_rstd()).then_some(&*rstd),
+            bias: self.bias,
+        };
+        product.of(&act, bound.u32s(1), bound.u32s(2))
+    }
+}
+
+/// A matrix and what its inputs are.
+pub(super) struct Product<'a> {
+    pub(super) format: WeightFormat,
+    pub(super) act_format: ActFormat,
+    pub(super) rows: u32,
+    pub(super) groups: u32,
+    pub(super) tokens: u32,
+    /// Bits of singles, one a token, where a norm comes before the matrix.
+    pub(super) rstd: Option<&'a [u32]>,
+    pub(super) bias: Option<&'a [f32]>,
+}
+
+impl Product<'_> {
+    /// f32 `[tokens][rows]`.
+    pub(super) fn of(&self, act: &[u32], w: &[u32], ws: &[u32]) -> Vec<f32> {
         let params = MatmulParams {
             rows: self.rows,
             groups: self.groups,
             tokens: self.tokens,
-            act_stride,
+            act_stride: self.act_format.stride(32 * self.groups),
             y_stride: self.rows,
             y_offset: 0,
             norm: 0,
             bias: 0,
             add: 0,
         };
-        let regime = Regime::gemv(1);
         let buffers = crate::kernels::matmul::Buffers {
             act: NOWHERE,
             w: NOWHERE,
             ws: None,
-            rstd: (!act_format.takes_rstd()).then_some(NOWHERE),
+            rstd: self.rstd.map(|_| NOWHERE),
             bias: self.bias.map(|_| NOWHERE),
             y: NOWHERE,
         };
         let matrix = crate::kernels::matmul::dispatch_regime(
-            regime,
+            Regime::gemv(1),
             self.format,
-            act_format,
+            self.act_format,
             params,
             CountId(0),
             buffers,
         );
-        let mut y = vec![0.0; tokens * self.rows as usize];
+        let mut y = vec![0.0; (self.tokens * self.rows) as usize];
         let windows = vec![
-            Window::Read(&act),
-            Window::Read(bound.u32s(1)),
-            Window::Read(bound.u32s(2)),
-            Window::Read(&rstd),
+            Window::Read(act),
+            Window::Read(w),
+            Window::Read(ws),
+            Window::Read(self.rstd.unwrap_or(&[])),
             Window::Read(cast_slice(self.bias.unwrap_or(&[]))),
             Window::ReadWrite(Some(cast_slice_mut(&mut y))),
         ];

@@ -17,6 +17,10 @@ mod fma_rate;
 mod fused;
 mod fused_glu;
 mod fused_qkv;
+mod fused_row;
+mod fused_row_glu;
+mod fused_row_join;
+mod fused_row_qkv;
 mod gather_rows;
 mod glu;
 mod head_norm;
@@ -63,6 +67,9 @@ pub const KERNELS: &[(&str, CpuKernel)] = &[
     ("fma_rate", fma_rate::run),
     ("fused_glu", fused_glu::run),
     ("fused_qkv", fused_qkv::run),
+    ("fused_row_glu", fused_row_glu::run),
+    ("fused_row_join", fused_row_join::run),
+    ("fused_row_qkv", fused_row_qkv::run),
     ("gather_rows", gather_rows::run),
     ("glu", glu::run),
     ("head_norm", head_norm::run),

@@ -26,15 +26,18 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
 /// Reciprocal of a row's root mean square: slots of 32 consecutive elements, each a chain of its
 /// own, summed in order.
 pub(super) fn rstd(row: &[f32], eps: f32) -> f32 {
-    let mut sum = 0.0;
-    for slot in row.chunks(32) {
-        let mut s = [0.0; 4];
-        for v in slot.chunks_exact(4) {
-            for c in 0..4 {
-                s[c] = fma(v[c], v[c], s[c]);
-            }
-        }
-        sum += join(s);
-    }
+    let slots = row.chunks(32).map(squares);
+    let sum = slots.fold(0.0, |sum, s| sum + s);
     1.0 / (sum / row.len() as f32 + eps).sqrt()
+}
+
+/// Sum of squares of a slot.
+pub(super) fn squares(slot: &[f32]) -> f32 {
+    let mut s = [0.0; 4];
+    for v in slot.chunks_exact(4) {
+        for c in 0..4 {
+            s[c] = fma(v[c], v[c], s[c]);
+        }
+    }
+    join(s)
 }

@@ -53,6 +53,12 @@ fn lanes_of_a_span(groups: u32) -> u32 {
     64 / groups.div_ceil(SPAN_GROUPS).clamp(1, 64)
 }
 
+/// First word of a vector inside the constants.
+pub(crate) fn constant_word(constants: Slice, vector: Slice) -> u32 {
+    assert_eq!(vector.buffer, constants.buffer, "a constant");
+    ((vector.offset - constants.offset) / 4) as u32
+}
+
 /// The input of a norm and its matrix.
 #[derive(Clone, Copy, Debug)]
 pub struct NormedMatrix {
@@ -90,8 +96,7 @@ impl NormedMatrix {
 
     /// First word of a vector inside the constants.
     pub(crate) fn word(&self, vector: Slice) -> u32 {
-        assert_eq!(vector.buffer, self.constants.buffer, "a constant");
-        ((vector.offset - self.constants.offset) / 4) as u32
+        constant_word(self.constants, vector)
     }
 
     /// First of the gains, four at a time.

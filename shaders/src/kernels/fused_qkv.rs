@@ -69,7 +69,8 @@ pub const KERNEL: Kernel = Kernel {
 fn with(key: KernelKey, pairing: Pairing, dtype: KvDtype) -> Option<KernelKey> {
     let key = key
         .module("step", "step")
-        .module("pairing", pairing.module());
+        .module("pairing", pairing.module())
+        .module("heads", "heads");
     Some(key.module("kv", dtype.pair_module()?))
 }
 
@@ -90,7 +91,7 @@ pub struct Heads {
     pub table: Option<Slice>,
 }
 
-/// Windows of `fused_qkv` beyond the matrix's.
+/// Windows beyond the matrix's.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffers {
     /// The step buffer.

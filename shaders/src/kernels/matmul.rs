@@ -86,7 +86,7 @@ pub const KERNEL: Kernel = Kernel {
 impl Regime {
     /// How it takes the codes: a processor has fused multiply-adds for several tokens at a time, and
     /// whole numbers that are small enough are exact either way.
-    fn arithmetic(self, act_format: ActFormat) -> Arithmetic {
+    pub(super) fn arithmetic(self, act_format: ActFormat) -> Arithmetic {
         match (act_format, self) {
             (ActFormat::F32 | ActFormat::F16, _) => Arithmetic::Float,
             (ActFormat::Int8, Self::Row { tokens: 2.., .. }) => Arithmetic::Whole,
@@ -149,7 +149,7 @@ impl Regime {
 }
 
 /// Whether a lane's rows are written out, which is faster where a row is little code.
-fn unroll(format: WeightFormat, arithmetic: Arithmetic) -> u32 {
+pub(super) fn unroll(format: WeightFormat, arithmetic: Arithmetic) -> u32 {
     u32::from(format.is_packed(arithmetic))
 }
 

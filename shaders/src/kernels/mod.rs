@@ -11,6 +11,10 @@ pub mod fma_rate;
 pub mod fused;
 pub mod fused_glu;
 pub mod fused_qkv;
+pub mod fused_row;
+pub mod fused_row_glu;
+pub mod fused_row_join;
+pub mod fused_row_qkv;
 pub mod gather_rows;
 pub mod glu;
 pub mod head_norm;
@@ -54,6 +58,9 @@ pub const ALL: &[&Kernel] = &[
     &fma_rate::KERNEL,
     &fused_glu::KERNEL,
     &fused_qkv::KERNEL,
+    &fused_row_glu::KERNEL,
+    &fused_row_join::KERNEL,
+    &fused_row_qkv::KERNEL,
     &gather_rows::KERNEL,
     &glu::KERNEL,
     &head_norm::KERNEL,

@@ -49,7 +49,7 @@ fn key(kind: DeviceKind, act_format: ActFormat) -> KernelKey {
         DeviceKind::Cpu => KernelKey::plain("rms_norm", "rms_norm_lane").constant("TOKENS", 8),
         DeviceKind::Gpu => KernelKey::plain("rms_norm", "rms_norm_workgroup").constant("TOKENS", 1),
     };
-    let key = key.module("slot", "norm_slot");
+    let key = key.module("squares", "squares").module("slot", "norm_slot");
     act_format.fill(key.constant("SCALED", u32::from(act_format.takes_rstd())))
 }
 

@@ -70,7 +70,11 @@ fn element(key: &KernelKey, binding: &str) -> Element {
         | "moe_group" => Element::Integer,
         "sample" | "moe_route" => Element::Mixed,
         "fused_glu" if key.slot("act_two") == Some("act_two_f16") => Element::Halves,
-        "fused_qkv" if binding != "qkv" && key.slot("kv") == Some("kv_pair_f16") => Element::Halves,
+        "fused_qkv" | "fused_row_qkv"
+            if binding != "qkv" && key.slot("kv") == Some("kv_pair_f16") =>
+        {
+            Element::Halves
+        }
         "rope_kv" if binding != "qkv" => match key.slot("kv") {
             Some("kv_store_f16") => Element::Halves,
             Some("kv_store_int8") => Element::Packed,
@@ -116,10 +120,33 @@ pub(super) fn of_window(
     got: &[u32],
     expected: &[u32],
 ) -> Agreement {
+    let element = element(key, binding);
+    if key.kernel != "fused_row_join" || binding != "act_out" {
+        return of_words(key, binding, element, [before, got, expected]);
+    }
+    // Behind the groups of an input, which is all that the window holds, lie four words for each: its squares.
+    let group = match element {
+        Element::Int8 => 12,
+        _ => 32,
+    };
+    let at = got.len() / (group + 4) * group;
+    let windows = [before, got, expected];
+    let mut found = of_words(key, binding, element, windows.map(|words| &words[..at]));
+    let squares = windows.map(|words| &words[at..]);
+    found.add(of_words(key, "squares", Element::F32, squares));
+    found
+}
+
+/// The same of words that are alike.
+fn of_words(
+    key: &KernelKey,
+    binding: &str,
+    element: Element,
+    [before, got, expected]: [&[u32]; 3],
+) -> Agreement {
     let mut found = Agreement::default();
     let all = || before.iter().zip(got).zip(expected).enumerate();
     let written = || all().filter(|(_, ((b, g), e))| b != g || b != e);
-    let element = element(key, binding);
     let numbers = written().flat_map(|(_, (_, &e))| match element {
         Element::Halves => halves(e),
         _ => [f32::from_bits(e), f32::INFINITY],

@@ -1,4 +1,4 @@
-// A slot of a norm, 32 elements: reading it, its sum of squares, storing its product with the gains.
+// A slot of a norm, 32 elements: reading it, storing its product with the gains.
 // A kernel that uses this module has `x`, `g`, `p.dim4` and `p.act_stride`, and SCALED in its key.
 
 // Vector i of the row at `row`; zero behind its end, which adds nothing to a sum of squares.
@@ -10,18 +10,6 @@ fn slot_of(row: u32, i: u32) -> array<vec4<f32>, 8> {
   return array<vec4<f32>, 8>(
     at_or_zero(row, i), at_or_zero(row, i + 1u), at_or_zero(row, i + 2u), at_or_zero(row, i + 3u),
     at_or_zero(row, i + 4u), at_or_zero(row, i + 5u), at_or_zero(row, i + 6u), at_or_zero(row, i + 7u));
-}
-
-fn squares(v: array<vec4<f32>, 8>) -> f32 {
-  var s = fma(v[0], v[0], vec4<f32>());
-  s = fma(v[1], v[1], s);
-  s = fma(v[2], v[2], s);
-  s = fma(v[3], v[3], s);
-  s = fma(v[4], v[4], s);
-  s = fma(v[5], v[5], s);
-  s = fma(v[6], v[6], s);
-  s = fma(v[7], v[7], s);
-  return (s.x + s.y) + (s.z + s.w);
 }
 
 fn gain(i: u32) -> vec4<f32> {

@@ -10,6 +10,7 @@ use twoclock_shaders::caps::DeviceKind;
 use twoclock_shaders::cpu::{Bound, CpuExecutor};
 use twoclock_shaders::kernel::KernelKey;
 use twoclock_shaders::kernels::attention_decode::AttentionDecodeParams;
+use twoclock_shaders::kernels::fused_row_join::FusedRowJoinParams;
 use twoclock_shaders::kernels::kv::KvDtype;
 use twoclock_shaders::kernels::matmul::MatmulParams;
 
@@ -191,6 +192,18 @@ fn a_wrong_window_is_noticed() {
     });
     let served = bits_of(mutant, Model::Mixed, &[100], PLAIN);
     assert!(served != plain(Model::Mixed, PLAIN, 100));
+}
+
+#[test]
+fn gains_of_another_norm_are_noticed() {
+    let mutant = reference(PLAIN.class, PLAIN.kind);
+    let mutant = mutant.with_kernel("fused_row_join", |key, params, b, grid| {
+        let mut params: FusedRowJoinParams = bytemuck::pod_read_unaligned(params);
+        params.gains4 = 0;
+        kernel("fused_row_join")(key, bytemuck::bytes_of(&params), b, grid);
+    });
+    let served = bits_of(mutant, Model::Full, &[33], PLAIN);
+    assert!(served != plain(Model::Full, PLAIN, 33));
 }
 
 /// `matmul` of more than eight tokens by the chain of cooperative matrices, as if tiles had a chain of their

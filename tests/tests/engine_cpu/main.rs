@@ -95,11 +95,13 @@ const PLAIN: Serving = Serving {
     run_ahead: 0,
 };
 
-/// The reference as a device of this kind, with cooperative matrices where the class is theirs.
+/// The reference as a device of this kind, with cooperative matrices where the class is theirs. A processor has
+/// the lanes that a step of one token joins matrices and norms for; longer steps stand beside it.
 fn reference(class: NumericsClass, kind: DeviceKind) -> CpuExecutor {
     let coop = Coop { subgroup: 32 };
     CpuExecutor::new(Caps {
         kind,
+        subgroups: (kind == DeviceKind::Cpu).then_some((8, 8)),
         coop: (class == NumericsClass::Coop).then_some(coop),
         ..Caps::reference()
     })

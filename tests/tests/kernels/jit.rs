@@ -7,6 +7,7 @@ use twoclock_shaders::caps::{Caps, DeviceKind};
 use twoclock_shaders::executor::Executor as _;
 use twoclock_shaders::gpu::{DeviceOptions, GpuDevice, WgpuExecutor};
 use twoclock_shaders::kernel::{Kernel, KernelKey};
+use twoclock_shaders::kernels::fused_row::offered;
 use twoclock_shaders::kernels::matmul::Regime;
 use twoclock_shaders::kernels::{self, act::ActFormat, moe_matmul, weight::WeightFormat};
 use twoclock_shaders::program::{Command, Cost, Dispatch, Extent, Program, Slice, StepArgs};
@@ -37,6 +38,7 @@ fn asked_for(caps: &Caps, key: &KernelKey) -> bool {
             })
         }),
         "matmul_coop" => caps.coop.is_some(),
+        fused if fused.starts_with("fused_row") => offered(caps, ActFormat::Int8, 1),
         _ => match caps.kind {
             DeviceKind::Cpu => !["_workgroup", "_gemv"]
                 .iter()
@@ -61,8 +63,8 @@ fn first_run(gpu: &mut WgpuExecutor, kernel: &Kernel, key: &KernelKey) -> Durati
     let dispatch = Dispatch {
         key: key.clone(),
         bindings: bindings.clone(),
-        // Nothing divides by zero, and no count is too large.
-        params: [1, 0, 0, 0].repeat(kernel.params.len()),
+        // Nothing divides by zero, four elements of a head by four among them, and no count is too large.
+        params: [4, 0, 0, 0].repeat(kernel.params.len()),
         grid: [Extent::Fixed(1); 3],
         cost: Cost::default(),
     };
