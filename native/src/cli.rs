@@ -9,6 +9,7 @@ use twoclock_core::weights::Quantization;
 
 use crate::batch::args::BatchArgs;
 use crate::bench::args::{BenchArgs, MORE_HELP as BENCH_HELP};
+use crate::bench_serve::args::{BenchServeArgs, MORE_HELP as BENCH_SERVE_HELP};
 use crate::dump_shaders::{DumpArgs, MORE_HELP as DUMP_HELP};
 use crate::engine_args::EngineArgs;
 use crate::form::FormArgs;
@@ -108,6 +109,9 @@ The prompt is put into the model's chat template, unless --raw. Answers come tok
     /// Measure how fast a model is here, and how near that is to what the device can do.
     #[command(after_help = BENCH_HELP)]
     Bench(Box<BenchArgs>),
+    /// Put load on a server of OpenAI's protocol, and measure how it bears it.
+    #[command(after_help = BENCH_SERVE_HELP)]
+    BenchServe(Box<BenchServeArgs>),
     /// Find which variants of the kernels are fastest on an adapter, and keep it for later runs.
     #[command(after_help = TUNE_HELP)]
     Tune(TuneArgs),

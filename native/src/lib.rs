@@ -13,6 +13,7 @@ pub mod asked_variants;
 pub mod bad_words;
 pub mod batch;
 pub mod bench;
+pub mod bench_serve;
 pub mod catalogue;
 pub mod cli;
 pub mod clock;

@@ -13,6 +13,7 @@ use clap::Parser;
 use serde_json::json;
 use twoclock::batch;
 use twoclock::bench;
+use twoclock::bench_serve;
 use twoclock::catalogue;
 use twoclock::cli::{
     Cli, Command, Comparison, EmbedArgs, GenerationConfig, RunArgs, SamplingArgs, SimulateArgs,
@@ -105,6 +106,11 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         }
         Command::Tune(args) => output::print(&tune::run(args, &store, &report)?)?,
         Command::Bench(args) => output::print(&bench::run(args, &models, &store, &report)?)?,
+        Command::BenchServe(args) => {
+            let (text, verdict) = bench_serve::run(args, &report)?;
+            output::print(&text)?;
+            verdict?;
+        }
         Command::Selftest(args) => {
             let (text, verdict) = selftest::run(args, &models, &store, &report)?;
             output::print(&text)?;

@@ -145,9 +145,9 @@ impl ResponseStream {
         };
         self.close(status, &mut events);
         let details = match reason {
-            Some(FinishReason::Stop) => Value::Null,
             Some(FinishReason::Length) => json!({"reason": "max_output_tokens"}),
-            Some(FinishReason::Abort) | None => json!({"reason": "aborted"}),
+            // That it was given up has no name there.
+            Some(FinishReason::Stop | FinishReason::Abort) | None => Value::Null,
         };
         let thoughts = tokenizer.encode(&self.thoughts, false, false);
         self.frame.insert("status".into(), json!(status));
@@ -156,7 +156,7 @@ impl ResponseStream {
             "usage".into(),
             json!({
                 "input_tokens": usage.prompt_tokens,
-                "input_tokens_details": {"cached_tokens": usage.cached_tokens},
+                "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
                 "output_tokens": usage.completion_tokens,
                 "output_tokens_details": {"reasoning_tokens": thoughts.map_or(0, |ids| ids.len())},
                 "total_tokens": usage.prompt_tokens + usage.completion_tokens,

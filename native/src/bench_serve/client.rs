@@ -1,0 +1,174 @@
+//! Asks a server of OpenAI's protocol: which models it has, and for answers piece by piece. One
+//! connection is kept for each request under way (`ureq`, which the program brings already: blocking
+//! reads on a thread each tell when bytes came, and need no runtime). Knows no statistics.
+
+use std::io::{BufReader, Read};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+use ureq::{Agent, http};
+use url::Url;
+
+use super::args::{BenchServeArgs, Endpoint};
+use super::stream::{Streamed, shown};
+use super::workload::Job;
+
+/// Longest answer that is read as a whole, bytes.
+const MAX_BODY: u64 = 16 << 20;
+
+/// The server.
+#[derive(Debug)]
+pub struct Client {
+    agent: Agent,
+    base: String,
+    authorization: Option<String>,
+    endpoint: Endpoint,
+    model: String,
+    temperature: f32,
+    ignore_eos: bool,
+    seed: u64,
+}
+
+/// What the server says of a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub id: String,
+    /// Longest sequence, where it says so.
+    pub max_model_len: Option<usize>,
+}
+
+impl Client {
+    /// For the server of these arguments. The key is one line.
+    ///
+    /// # Errors
+    /// What is no address.
+    pub fn new(args: &BenchServeArgs, key: Option<&str>) -> anyhow::Result<Self> {
+        let url = Url::parse(&args.base_url).context("--base-url is no URL")?;
+        if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+            bail!("--base-url must begin with http:// or https:// and name a host");
+        }
+        let path = url.path().trim_end_matches('/');
+        let root = url.as_str().trim_end_matches('/');
+        let base = match path.ends_with("/v1") {
+            true => root.to_owned(),
+            false => format!("{root}/v1"),
+        };
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .proxy(None)
+            .max_redirects(0)
+            .max_idle_connections(8192)
+            .max_idle_connections_per_host(4096)
+            .user_agent(concat!("twoclock-bench/", env!("CARGO_PKG_VERSION")))
+            .timeout_global(Some(Duration::from_secs_f64(args.timeout)))
+            .build();
+        Ok(Self {
+            agent: config.new_agent(),
+            base,
+            authorization: key.map(|key| format!("Bearer {key}")),
+            endpoint: args.endpoint,
+            model: args.model.clone().unwrap_or_default(),
+            temperature: args.temperature,
+            ignore_eos: args.ignore_eos,
+            seed: args.seed,
+        })
+    }
+
+    /// The model that is asked for.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// Asks for this model from now on.
+    pub fn set_model(&mut self, model: String) {
+        self.model = model;
+    }
+
+    /// The models there are.
+    ///
+    /// # Errors
+    /// The server does not answer, or in another way.
+    pub fn models(&self) -> anyhow::Result<Vec<Listed>> {
+        let url = format!("{}/models", self.base);
+        let mut request = self.agent.get(&url);
+        if let Some(key) = &self.authorization {
+            request = request.header("Authorization", key);
+        }
+        let response = request.call().map_err(|e| anyhow::anyhow!("{url}: {e}"))?;
+        let status = response.status();
+        let body = whole(response.into_body().into_reader())?;
+        if !status.is_success() {
+            bail!("{url} says {status}: {}", shown(&body));
+        }
+        let body: Value =
+            serde_json::from_slice(&body).with_context(|| format!("{url} is no JSON"))?;
+        let list = body.get("data").and_then(Value::as_array);
+        let listed = list.into_iter().flatten().filter_map(|model| {
+            let names = ["max_model_len", "context_length"];
+            let length = names.iter().find_map(|name| model.get(name)?.as_u64());
+            Some(Listed {
+                id: model.get("id")?.as_str()?.to_owned(),
+                max_model_len: length.map(|n| n as usize),
+            })
+        });
+        Ok(listed.collect())
+    }
+
+    /// The body that asks for an answer.
+    pub fn body(&self, job: &Job) -> Value {
+        let mut body = json!({
+            "model": self.model,
+            "max_tokens": job.max_tokens,
+            "temperature": self.temperature,
+            "seed": self.seed,
+            "stream": true,
+            "stream_options": {"include_usage": true},
+        });
+        match self.endpoint {
+            Endpoint::Completions => body["prompt"] = job.prompt.clone(),
+            Endpoint::Chat => {
+                body["messages"] = json!([{"role": "user", "content": job.prompt}]);
+            }
+        }
+        if self.ignore_eos {
+            body["ignore_eos"] = json!(true);
+        }
+        body
+    }
+
+    /// Sends a request and reads its answer.
+    ///
+    /// # Errors
+    /// In one line: why there is none.
+    pub fn complete(&self, job: &Job) -> Result<Streamed, String> {
+        let path = match self.endpoint {
+            Endpoint::Completions => "completions",
+            Endpoint::Chat => "chat/completions",
+        };
+        let mut request = self
+            .agent
+            .post(format!("{}/{path}", self.base))
+            .header("Content-Type", "application/json")
+            .header("Accept", "text/event-stream");
+        if let Some(key) = &self.authorization {
+            request = request.header("Authorization", key);
+        }
+        let response = request.send(self.body(job).to_string());
+        let response = response.map_err(|e| e.to_string())?;
+        let status = response.status();
+        let reader = response.into_body().into_reader();
+        if status != http::StatusCode::OK {
+            let said = whole(reader).map_or_else(|e| e.to_string(), |body| shown(&body));
+            return Err(format!("HTTP {}: {said}", status.as_u16()));
+        }
+        Streamed::read(BufReader::new(reader), Instant::now)
+    }
+}
+
+fn whole(reader: impl Read) -> std::io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    reader.take(MAX_BODY).read_to_end(&mut body)?;
+    Ok(body)
+}
