@@ -17,7 +17,7 @@ use super::models::Models;
 use super::request_body::BodyRoom;
 use super::request_id::Numbers;
 use super::shutdown::Shutdown;
-use super::{access, cors, embeddings, generate, metrics, openapi, status, tokens};
+use super::{access, cors, embeddings, generate, metrics, openapi, page, status, tokens};
 
 /// Bounds of requests.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +99,7 @@ pub const PATHS: [&str; 12] = [
 pub fn router(app: Arc<App>) -> Router {
     let cors = cors::layer(&app.cors_origins);
     let router = Router::new()
+        .route("/", get(page::page))
         .route("/v1/chat/completions", post(generate::chat))
         .route("/v1/completions", post(generate::completions))
         .route("/v1/embeddings", post(embeddings::embed))

@@ -20,8 +20,8 @@ use crate::text_input::read_text;
 
 /// Where a key may stand.
 const VARIABLE: &str = "TWOCLOCK_API_KEY";
-/// What needs no key: whether the server is well tells nobody more than that.
-const OPEN: [&str; 1] = ["/health"];
+/// What needs no key: whether the server is well tells nobody more than that, and the page holds nothing.
+const OPEN: [&str; 2] = ["/", "/health"];
 
 /// The keys that are let in; without any, everybody is.
 #[derive(Clone, Default)]

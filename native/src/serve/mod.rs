@@ -17,6 +17,7 @@ pub mod loaded;
 pub mod metrics;
 pub mod models;
 pub mod openapi;
+pub mod page;
 pub mod request_body;
 pub mod request_id;
 pub mod server;
