@@ -47,7 +47,7 @@ pub enum Endpoint {
 /// What is sent, how, and to whom.
 #[derive(Clone, Debug, Args)]
 pub struct BenchServeArgs {
-    /// The server, such as http://127.0.0.1:8000; may end in /v1.
+    /// The server, such as `http://127.0.0.1:8000`; may end in /v1.
     #[arg(long, value_name = "URL")]
     pub base_url: String,
     /// Model to ask for [default: the first the server lists].
