@@ -41,7 +41,7 @@ pub struct Job<'a, R: ExecuteModel, C: Clock> {
 /// A line whose answers are being computed.
 struct Open {
     custom_id: String,
-    endpoint: Endpoint,
+    asked: Asked,
     /// When it was due, where it said so; it may have been taken in a step later.
     arrival: Option<Duration>,
     model: String,
@@ -50,10 +50,6 @@ struct Open {
     choices: Vec<Choice>,
     /// Those of them that are not over.
     num_left: usize,
-    /// The log-probabilities of the prompts were asked for.
-    scores_prompt: bool,
-    /// Answers say their prompt first.
-    echoes: bool,
 }
 
 /// All that is going on.
@@ -205,36 +201,35 @@ impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
         let n = asked.params.n;
         let mut open = Open {
             custom_id,
-            endpoint: asked.endpoint,
             arrival,
             model: asked.model.take().unwrap_or_else(|| self.model.to_owned()),
             requests: Vec::new(),
             choices: Vec::new(),
             num_left: 0,
-            scores_prompt: asked.scores_prompt,
-            echoes: asked.echoes(),
+            asked,
         };
-        let echoes = std::mem::take(&mut asked.echoes);
-        for (place, prompt) in std::mem::take(&mut asked.prompts).into_iter().enumerate() {
+        let prompts = std::mem::take(&mut open.asked.prompts);
+        for (place, prompt) in prompts.into_iter().enumerate() {
             // A body may ask for much.
             if self.is_stopped(work) {
                 work.summary.interrupted += 1;
                 self.forget(&open, work);
                 return Ok(());
             }
-            match self.add(prompt, &asked.params) {
+            match self.add(prompt, &open.asked.params) {
                 Ok((id, ids)) => {
                     work.places.insert(id, (line, open.choices.len()));
                     open.requests.push(id);
+                    let echo = open.asked.echoes.get(place);
                     let metrics = RequestMetrics::new(self.engine.core().clock().now());
                     open.choices.extend((0..n).map(|index| Choice {
                         completion: Completion::new(id, index, ids.clone(), metrics),
-                        text: echoes.get(place).cloned().unwrap_or_default(),
+                        text: echo.cloned().unwrap_or_default(),
                     }));
                 }
                 Err(error) => {
                     self.forget(&open, work);
-                    return match asked.refusal(&error) {
+                    return match open.asked.refusal(&error) {
                         Some(refusal) => work.refuse(&open.custom_id, &refusal),
                         None => work.fail(&open.custom_id, &error.to_string()),
                     };
@@ -377,7 +372,7 @@ impl Work<'_> {
         self.summary.usage.prompt_tokens += usage.prompt_tokens;
         self.summary.usage.completion_tokens += usage.completion_tokens;
         self.summary.usage.cached_tokens += usage.cached_tokens;
-        let prefix = match open.endpoint {
+        let prefix = match open.asked.endpoint {
             Endpoint::Chat => "chatcmpl",
             Endpoint::Completions => "cmpl",
         };
@@ -385,14 +380,15 @@ impl Work<'_> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let created = now.unwrap_or(Duration::ZERO).as_secs();
         let answered = Answered {
-            endpoint: open.endpoint,
+            endpoint: open.asked.endpoint,
             id: &id,
             created,
             model: &open.model,
             choices: &open.choices,
             usage,
-            scores_prompt: open.scores_prompt,
-            echoes: open.echoes,
+            scores_prompt: open.asked.scores_prompt,
+            echoes: open.asked.echoes(),
+            format: &open.asked.format,
         };
         let body = answered.body(tokenizer);
         self.answers.write(&open.custom_id, 200, &body)

@@ -2,6 +2,7 @@
 //! completions. Owns what was said of each choice so far; knows no transport.
 
 use serde_json::{Map, Value, json};
+use twoclock_core::chat::{AnswerFormat, AnswerSplitter};
 use twoclock_core::engine::RequestOutput;
 use twoclock_core::sched::RequestError;
 use twoclock_core::text::Tokenizer;
@@ -10,15 +11,28 @@ use twoclock_core::types::{TokenId, TokenLogprobs};
 use super::logprobs::{self, Scored};
 use super::request::Endpoint;
 use super::response::Usage;
+use super::tools;
 use crate::answer::stop_reason_as_json;
 
 /// A choice as it grows.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Growing {
     /// Something was said of it.
     begun: bool,
     /// Where its next token begins in its text, characters.
     offset: usize,
+    /// Tells thoughts and calls from what is said.
+    splitter: AnswerSplitter,
+}
+
+impl Growing {
+    fn new(format: &AnswerFormat) -> Self {
+        Self {
+            begun: false,
+            offset: 0,
+            splitter: AnswerSplitter::new(format.clone()),
+        }
+    }
 }
 
 /// A prompt whose answers say it first.
@@ -63,6 +77,8 @@ pub struct Chunks {
     pub include_usage: bool,
     /// Of each prompt, what its answers say first; empty where they do not.
     pub echoes: Vec<Echo>,
+    /// What an answer may be made of.
+    pub format: AnswerFormat,
     choices: Vec<Growing>,
     usage: Usage,
 }
@@ -78,13 +94,14 @@ impl Chunks {
             n,
             include_usage: false,
             echoes: Vec::new(),
+            format: AnswerFormat::default(),
             choices: Vec::new(),
             usage: Usage::default(),
         }
     }
 
-    /// What answers to the prompt at this place gained, as pieces of one stream: mostly one, at a
-    /// choice's beginning two, and none where nothing can be said yet.
+    /// What answers to the prompt at this place gained, as pieces of one stream: mostly one, and none where
+    /// nothing can be said yet.
     ///
     /// # Errors
     /// The answer failed by itself.
@@ -97,8 +114,8 @@ impl Chunks {
     ) -> Result<Vec<Value>, RequestError> {
         let RequestOutput { output, mut text } = gained;
         let index = prompt * self.n + output.index;
-        if self.choices.len() <= index {
-            self.choices.resize(index + 1, Growing::default());
+        while self.choices.len() <= index {
+            self.choices.push(Growing::new(&self.format));
         }
         let echo = self.echoes.get_mut(prompt);
         if let Some(echo) = echo {
@@ -114,11 +131,6 @@ impl Chunks {
             self.usage.prompt_tokens += prompt_tokens;
             self.usage.cached_tokens += output.num_cached_tokens;
         }
-        let mut pieces = Vec::new();
-        if begins && self.endpoint == Endpoint::Chat {
-            let delta = json!({"role": "assistant", "content": ""});
-            pieces.push(self.piece(index, Some(delta), Value::Null, [Value::Null, Value::Null]));
-        }
         let mut scored: Vec<Scored<'_>> = Vec::new();
         if let Some(echo) = self.echoes.get(prompt).filter(|_| begins) {
             text.insert_str(0, &echo.text);
@@ -128,25 +140,56 @@ impl Chunks {
         }
         let ids = output.token_ids.iter().copied();
         scored.extend(ids.zip(output.logprobs.iter().map(Some)));
-        let offset = &mut self.choices[index].offset;
-        let logprobs = match (self.endpoint, scored.is_empty()) {
+        let choice = &mut self.choices[index];
+        let mut logprobs = match (self.endpoint, scored.is_empty()) {
             (_, true) => Value::Null,
             (Endpoint::Chat, _) => logprobs::chat(&scored, tokenizer),
-            (Endpoint::Completions, _) => logprobs::completion(&scored, offset, tokenizer),
+            (Endpoint::Completions, _) => {
+                logprobs::completion(&scored, &mut choice.offset, tokenizer)
+            }
         };
-        if text.is_empty() && logprobs.is_null() && finished.is_none() {
-            // A part of a character: it comes with the rest.
-            return Ok(pieces);
+        let mut said = Vec::new();
+        let mut num_calls = 0;
+        match self.endpoint {
+            Endpoint::Completions if text.is_empty() => {}
+            Endpoint::Completions => said.push(json!(text)),
+            Endpoint::Chat => {
+                if begins {
+                    said.push(json!({"role": "assistant", "content": ""}));
+                }
+                let mut events = choice.splitter.push(&text);
+                if finished.is_some() {
+                    events.extend(choice.splitter.finish());
+                }
+                num_calls = choice.splitter.num_calls();
+                let delta = |event| tools::delta(event, &self.format, &self.id, index);
+                said.extend(events.iter().filter_map(delta));
+            }
         }
-        let reason = json!(finished.map(|reason| reason.as_str()));
-        let stop = json!(output.stop_reason.as_ref().map(stop_reason_as_json));
-        let said = match self.endpoint {
-            Endpoint::Chat if text.is_empty() => json!({}),
-            Endpoint::Chat => json!({"content": text}),
-            Endpoint::Completions => json!(text),
-        };
-        pieces.push(self.piece(index, Some(said), logprobs, [reason, stop]));
-        Ok(pieces)
+        // Where it ends, and where tokens have no text of their own yet, it is said with none.
+        if said.is_empty() && (finished.is_some() || !logprobs.is_null()) {
+            said.push(match self.endpoint {
+                Endpoint::Chat => json!({}),
+                Endpoint::Completions => json!(""),
+            });
+        }
+        let reason = finished.map(|reason| tools::finish_reason(reason.as_str(), num_calls));
+        let stop = output.stop_reason.as_ref().map(stop_reason_as_json);
+        let last = said.len().saturating_sub(1);
+        let pieces = said.into_iter().enumerate().map(|(place, said)| {
+            let end = match place == last {
+                true => [json!(reason), json!(stop)],
+                false => [Value::Null, Value::Null],
+            };
+            // Of all that was gained, with the first that says something of it.
+            let is_role = begins && place == 0 && place != last && self.endpoint == Endpoint::Chat;
+            let logprobs = match is_role {
+                true => Value::Null,
+                false => std::mem::take(&mut logprobs),
+            };
+            self.piece(index, said, logprobs, end)
+        });
+        Ok(pieces.collect())
     }
 
     /// The last piece: what all of it took.
@@ -159,7 +202,7 @@ impl Chunks {
     fn piece(
         &self,
         index: usize,
-        said: Option<Value>,
+        said: Value,
         logprobs: Value,
         [reason, stop]: [Value; 2],
     ) -> Value {
@@ -169,7 +212,7 @@ impl Chunks {
             Endpoint::Chat => "delta",
             Endpoint::Completions => "text",
         };
-        choice.insert(name.into(), json!(said));
+        choice.insert(name.into(), said);
         choice.insert("logprobs".into(), logprobs);
         choice.insert("finish_reason".into(), reason);
         choice.insert("stop_reason".into(), stop);

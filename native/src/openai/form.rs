@@ -1,10 +1,13 @@
 //! The form a body wants its answer in: OpenAI's `response_format`, and vLLM's `structured_outputs`
 //! with its older `guided_…` names. What a form means is the engine's.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use twoclock_core::chat::{ToolChoice, form_of_answer};
+use twoclock_core::text::Tokenizer;
 use twoclock_core::types::StructuredOutput;
 
 use super::fields::{Fields, Refusal};
+use super::messages::Chat;
 
 /// Forms by name.
 const FORMS: [&str; 5] = ["json", "regex", "choice", "grammar", "json_object"];
@@ -40,6 +43,35 @@ pub(super) fn read(
         return Err(Refusal::of(second, said));
     }
     Ok(forms.pop())
+}
+
+/// The form of an answer to a chat whose form is this, where it may think or call, and the field it is
+/// from. What is demanded of tools goes before any form; a JSON schema holds for what is said beside
+/// thoughts and calls; another form holds for all of the answer.
+pub(super) fn of_chat(
+    form: Option<(StructuredOutput, &'static str)>,
+    chat: &Chat,
+    tokenizer: &Tokenizer,
+) -> Option<(StructuredOutput, &'static str)> {
+    let Chat { tools, format, .. } = chat;
+    let demanded = matches!(tools.choice, ToolChoice::Required | ToolChoice::Named(_));
+    let called = |schema: Option<&Value>| {
+        form_of_answer(&tools.tools, &tools.choice, format, schema, tokenizer)
+    };
+    if demanded {
+        return called(None).map(|form| (form, "tools"));
+    }
+    let schema = match &form {
+        Some((StructuredOutput::Json(text), _)) => serde_json::from_str(text).ok(),
+        Some((StructuredOutput::JsonObject, _)) => Some(json!({"type": "object"})),
+        _ => None,
+    };
+    match (form, schema) {
+        (Some((_, field)), Some(schema)) if !format.is_plain() => {
+            called(Some(&schema)).map(|form| (form, field))
+        }
+        (form, _) => form,
+    }
 }
 
 /// Refuses what would leave an answer without the form that was asked for.

@@ -1,17 +1,29 @@
 //! The messages of a chat request: from OpenAI's form to what chat templates expect, and the prompt
 //! they become.
 
-use serde_json::{Map, Value, json};
-use twoclock_core::engine::Prompt;
+use serde_json::{Value, json};
+use twoclock_core::chat::{AnswerFormat, Reasoning};
+use twoclock_core::text::RenderedPrompt;
 
 use super::fields::{Fields, Refusal};
 use super::request::Serving;
+use super::tools::{self, Tools};
 
-/// The prompt of a chat.
+/// A chat as it is computed.
+pub struct Chat {
+    /// Its prompt.
+    pub prompt: RenderedPrompt,
+    /// What its answer may call.
+    pub tools: Tools,
+    /// What its answer may be made of.
+    pub format: AnswerFormat,
+}
+
+/// Reads the messages of a body and what goes with them.
 ///
 /// # Errors
-/// [`Refusal`] of what is no message, and of what the model's template refuses.
-pub fn prompt(fields: &Fields<'_>, serving: &Serving<'_>) -> Result<Prompt, Refusal> {
+/// [`Refusal`] of what is no message or tool, and of what the model's template refuses.
+pub fn read(fields: &Fields<'_>, serving: &Serving<'_>) -> Result<Chat, Refusal> {
     let refuse = |said: String| Refusal::of("messages", said);
     let Some(template) = serving.template else {
         return Err(refuse(
@@ -22,13 +34,25 @@ pub fn prompt(fields: &Fields<'_>, serving: &Serving<'_>) -> Result<Prompt, Refu
     let given = given.ok_or_else(|| refuse("messages must be a list of at least one".into()))?;
     let messages = given.iter().enumerate().map(|(i, m)| message(i, m));
     let messages: Vec<Value> = messages.collect::<Result<_, _>>().map_err(refuse)?;
-    let none = Map::new();
-    let extra = fields.object("chat_template_kwargs")?.unwrap_or(&none);
+    let tools = Tools::read(fields, Some(template))?;
+    let mut extra = fields
+        .object("chat_template_kwargs")?
+        .cloned()
+        .unwrap_or_default();
+    tools.put_into(&mut extra);
     let begins_answer = fields.flag("add_generation_prompt")?.unwrap_or(true);
-    let rendered = template.render_prompt(&messages, begins_answer, extra, serving.tokenizer);
-    Ok(Prompt::Templated(
-        rendered.map_err(|e| refuse(e.to_string()))?,
-    ))
+    let prompt = template
+        .render_prompt(&messages, begins_answer, &extra, serving.tokenizer)
+        .map_err(|e| refuse(e.to_string()))?;
+    let format = AnswerFormat {
+        reasoning: Reasoning::of_prompt(template, &prompt.text),
+        tools: tools.offered(),
+    };
+    Ok(Chat {
+        prompt,
+        tools,
+        format,
+    })
 }
 
 /// One message as templates expect it: content is one text.
@@ -67,5 +91,6 @@ fn message(index: usize, message: &Value) -> Result<Value, String> {
     let mut whole = object.clone();
     whole.insert("role".into(), json!(role));
     whole.insert("content".into(), json!(content));
+    tools::read_calls(index, &mut whole)?;
     Ok(Value::Object(whole))
 }

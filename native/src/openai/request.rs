@@ -2,7 +2,8 @@
 //! are passed over; fields that ask for what there is not are refused, so that nobody believes they
 //! were heeded.
 
-use serde_json::{Value, json};
+use serde_json::Value;
+use twoclock_core::chat::AnswerFormat;
 use twoclock_core::engine::Prompt;
 use twoclock_core::error::Error;
 use twoclock_core::sched::RequestError;
@@ -99,6 +100,8 @@ pub struct Asked {
     pub stream: bool,
     /// The last piece is to say what it took.
     pub include_usage: bool,
+    /// What an answer may be made of.
+    pub format: AnswerFormat,
     /// The field that gives the answer a form.
     form_field: Option<&'static str>,
 }
@@ -123,9 +126,8 @@ impl Asked {
         };
         serving.defaults.apply(&mut base);
         let mut params = sampling::read(&fields, base, serving.tokenizer)?;
-        let form = form::read(&fields)?;
-        let form_field = form.as_ref().map(|(_, field)| *field);
-        params.structured_output = form.map(|(form, _)| form);
+        let mut form = form::read(&fields)?;
+        let mut format = AnswerFormat::default();
         let most = fields.count("max_tokens")?;
         let prompts = match endpoint {
             Endpoint::Chat => {
@@ -133,7 +135,13 @@ impl Asked {
                 // Else as long as the context lets it.
                 params.max_tokens = most.unwrap_or(serving.max_model_len);
                 params.logprobs = chat_logprobs(&fields)?;
-                vec![messages::prompt(&fields, serving)?]
+                let chat = messages::read(&fields, serving)?;
+                form = form::of_chat(form, &chat, serving.tokenizer);
+                format = chat.format;
+                if format.reads_special_tokens(serving.tokenizer) {
+                    params.skip_special_tokens = false;
+                }
+                vec![Prompt::Templated(chat.prompt)]
             }
             Endpoint::Completions => {
                 params.max_tokens = most.unwrap_or(16);
@@ -141,6 +149,8 @@ impl Asked {
                 prompts::read(&fields)?
             }
         };
+        let form_field = form.as_ref().map(|(_, field)| *field);
+        params.structured_output = form.map(|(form, _)| form);
         params.prompt_logprobs = bounded(&fields, "prompt_logprobs")?;
         let scores_prompt = params.prompt_logprobs.is_some();
         if prompts.len().saturating_mul(params.n) > MAX_ANSWERS {
@@ -184,6 +194,7 @@ impl Asked {
             scores_prompt,
             stream,
             include_usage,
+            format,
             form_field,
         })
     }
@@ -223,12 +234,6 @@ fn refuse_unserved(fields: &Fields<'_>) -> Result<(), Refusal> {
     }
     for (name, served) in UNSERVED_FLAGS {
         if fields.flag(name)?.is_some_and(|flag| flag != served) {
-            return refuse(name);
-        }
-    }
-    for name in ["tools", "functions"] {
-        let chooses_none = fields.get("tool_choice") == Some(&json!("none"));
-        if !chooses_none && fields.list(name)?.is_some_and(|list| !list.is_empty()) {
             return refuse(name);
         }
     }

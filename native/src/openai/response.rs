@@ -2,11 +2,13 @@
 //! spell them.
 
 use serde_json::{Map, Value, json};
+use twoclock_core::chat::{AnswerFormat, AnswerParts};
 use twoclock_core::engine::TextCompletion;
 use twoclock_core::text::Tokenizer;
 
 use super::logprobs::{self, Scored};
 use super::request::Endpoint;
+use super::tools;
 use crate::answer::stop_reason_as_json;
 
 /// One answer.
@@ -55,6 +57,8 @@ pub struct Answered<'a> {
     pub scores_prompt: bool,
     /// Answers say their prompt first, and its log-probabilities are a part of theirs.
     pub echoes: bool,
+    /// What an answer may be made of.
+    pub format: &'a AnswerFormat,
 }
 
 impl Answered<'_> {
@@ -87,9 +91,12 @@ impl Answered<'_> {
         let completion = &choice.completion;
         let mut value = Map::new();
         value.insert("index".into(), json!(index));
+        let mut num_calls = 0;
         match self.endpoint {
             Endpoint::Chat => {
-                let message = json!({"role": "assistant", "content": choice.text});
+                let parts = AnswerParts::of(self.format, &choice.text);
+                num_calls = parts.tool_calls.len();
+                let message = tools::message(&parts, self.format, self.id, index);
                 value.insert("message".into(), message);
             }
             Endpoint::Completions => {
@@ -118,7 +125,8 @@ impl Answered<'_> {
                 .then(|| logprobs::of_prompt(completion, tokenizer));
             value.insert("prompt_logprobs".into(), json!(scores));
         }
-        let reason = completion.finish_reason.map(|reason| reason.as_str());
+        let reason = completion.finish_reason;
+        let reason = reason.map(|reason| tools::finish_reason(reason.as_str(), num_calls));
         value.insert("finish_reason".into(), json!(reason));
         let stop = completion.stop_reason.as_ref().map(stop_reason_as_json);
         value.insert("stop_reason".into(), json!(stop));

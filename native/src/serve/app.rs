@@ -17,7 +17,9 @@ use super::models::Models;
 use super::request_body::BodyRoom;
 use super::request_id::Numbers;
 use super::shutdown::Shutdown;
-use super::{access, cors, embeddings, generate, metrics, openapi, page, status, tokens};
+use super::{
+    access, cors, embeddings, generate, messages, metrics, openapi, page, responses, status, tokens,
+};
 
 /// Bounds of requests.
 #[derive(Clone, Copy, Debug)]
@@ -79,9 +81,12 @@ pub fn now() -> u64 {
 }
 
 /// Paths of the server, as its counts call them.
-pub const PATHS: [&str; 12] = [
+pub const PATHS: [&str; 15] = [
     "/v1/chat/completions",
     "/v1/completions",
+    "/v1/responses",
+    "/v1/messages",
+    "/v1/messages/count_tokens",
     "/v1/embeddings",
     "/v1/models",
     "/v1/models/{model}",
@@ -102,6 +107,9 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/", get(page::page))
         .route("/v1/chat/completions", post(generate::chat))
         .route("/v1/completions", post(generate::completions))
+        .route("/v1/responses", post(responses::respond))
+        .route("/v1/messages", post(messages::message))
+        .route("/v1/messages/count_tokens", post(messages::count))
         .route("/v1/embeddings", post(embeddings::embed))
         .route("/v1/models", get(status::models))
         // A name may hold slashes.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
+use serde_json::Value;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 use twoclock_core::engine::handle::RequestStream;
@@ -19,8 +20,24 @@ use super::app::{App, now};
 use super::models::Lease;
 use super::request_body::RequestBody;
 use super::request_id::RequestId;
-use super::{stream, whole};
+use super::{chunks, stream, whole};
 use crate::openai::{Asked, Endpoint, Refusal};
+
+/// Writes a body as another protocol's.
+pub type Translate = fn(&Value) -> Result<Value, Refusal>;
+
+/// How a protocol's bodies are read: as requests of OpenAI's chat or completions.
+#[derive(Clone, Copy)]
+pub struct Protocol {
+    /// Which of the two.
+    pub endpoint: Endpoint,
+    /// What the names of its answers begin with.
+    pub prefix: &'static str,
+    /// A body as one of those, where it is another.
+    pub translate: Option<Translate>,
+    /// What was refused, by the name its field has here.
+    pub renamed: fn(Refusal) -> Refusal,
+}
 
 /// A request that engines compute.
 #[derive(Debug)]
@@ -33,6 +50,8 @@ pub struct Job {
     pub lease: Lease,
     /// What was asked; its prompts are in `prompts`.
     pub asked: Asked,
+    /// The body, where it was translated.
+    pub body: Option<Value>,
     /// The tokens of each prompt.
     pub prompts: Vec<Vec<TokenId>>,
     /// The answers to each prompt.
@@ -47,7 +66,13 @@ pub async fn chat(
     Extension(id): Extension<RequestId>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    answer(&app, Endpoint::Chat, &id, request).await
+    let protocol = Protocol {
+        endpoint: Endpoint::Chat,
+        prefix: "chatcmpl-",
+        translate: None,
+        renamed: |refusal| refusal,
+    };
+    answer(&app, protocol, &id, request).await
 }
 
 /// `/v1/completions`.
@@ -56,37 +81,65 @@ pub async fn completions(
     Extension(id): Extension<RequestId>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    answer(&app, Endpoint::Completions, &id, request).await
+    let protocol = Protocol {
+        endpoint: Endpoint::Completions,
+        prefix: "cmpl-",
+        translate: None,
+        renamed: |refusal| refusal,
+    };
+    answer(&app, protocol, &id, request).await
 }
 
 async fn answer(
     app: &App,
-    endpoint: Endpoint,
+    protocol: Protocol,
     id: &RequestId,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let deadline = Instant::now() + app.settings.request_timeout;
-    let answered = async {
-        let body = RequestBody::read(request, &app.settings, &app.body_room).await?;
-        let (lease, body) = lease(app, body).await?;
-        let prefix = match endpoint {
-            Endpoint::Chat => "chatcmpl",
-            Endpoint::Completions => "cmpl",
-        };
-        let id = format!("{prefix}-{}", id.as_str());
-        let seed = app.numbers.next();
-        // Reading templates, tokens and forms takes the processor.
-        let job = spawn_blocking(move || Job::submit(endpoint, id, lease, body, seed, deadline));
-        let job = job.await.map_err(|_| fault())??;
+    let ping_interval = app.settings.ping_interval;
+    within(app, async |deadline| {
+        let job = begin(app, protocol, id, request, deadline).await?;
         match job.asked.stream {
-            true => Ok(stream::answer(job, app.settings.ping_interval)),
+            true => Ok(stream::answer(job, chunks::Teller::new, ping_interval)),
             false => whole::answer(job).await,
         }
-    };
-    match timeout_at(deadline, answered).await {
+    })
+    .await
+}
+
+/// Answers in the time that a request has.
+///
+/// # Errors
+/// The answer's, or that the time is over.
+pub async fn within(
+    app: &App,
+    answer: impl AsyncFnOnce(Instant) -> Result<Response, ApiError>,
+) -> Result<Response, ApiError> {
+    let deadline = Instant::now() + app.settings.request_timeout;
+    match timeout_at(deadline, answer(deadline)).await {
         Ok(answered) => answered,
         Err(_) => Err(ApiError::timed_out()),
     }
+}
+
+/// Reads a request and has it computed.
+///
+/// # Errors
+/// What is wrong with it, with its model, or with the server.
+pub async fn begin(
+    app: &App,
+    protocol: Protocol,
+    id: &RequestId,
+    request: Request,
+    deadline: Instant,
+) -> Result<Job, ApiError> {
+    let body = RequestBody::read(request, &app.settings, &app.body_room).await?;
+    let (lease, body) = lease(app, body).await?;
+    let id = format!("{}{}", protocol.prefix, id.as_str());
+    let seed = app.numbers.next();
+    // Reading templates, tokens and forms takes the processor.
+    let job = spawn_blocking(move || Job::submit(protocol, id, lease, body, seed, deadline));
+    job.await.map_err(|_| fault())?
 }
 
 /// The model that a body names.
@@ -108,35 +161,55 @@ pub fn fault() -> ApiError {
 impl Job {
     /// Reads a body and hands its prompts to the engine.
     fn submit(
-        endpoint: Endpoint,
+        protocol: Protocol,
         id: String,
         lease: Lease,
         body: RequestBody,
         seed: u64,
         deadline: Instant,
     ) -> Result<Self, ApiError> {
-        let value = body.value()?;
+        let mut value = body.value()?;
+        drop(body);
+        let mut original = None;
+        if let Some(translate) = protocol.translate {
+            let translated = translate(&value)?;
+            let mut body = std::mem::replace(&mut value, translated);
+            // What is long is of no more use.
+            if let Some(fields) = body.as_object_mut() {
+                fields.remove("input");
+                fields.remove("messages");
+            }
+            original = Some(body);
+        }
         let loaded = lease.loaded();
-        let mut asked = Asked::read(endpoint, &value, &loaded.serving(), seed)?;
-        drop((value, body));
+        let asked = Asked::read(protocol.endpoint, &value, &loaded.serving(), seed);
+        let mut asked = asked.map_err(protocol.renamed)?;
+        drop(value);
         if asked.stream && asked.scores_prompt {
             let said = "prompt_logprobs is not served for a stream: ask for the answer whole";
             return Err(Refusal::of("prompt_logprobs", said).into());
         }
-        let mut job_prompts = Vec::new();
+        if original.is_some() && asked.params.n != 1 {
+            return Err(Refusal::of("n", "n must be 1: there is one answer to it").into());
+        }
+        let refusal = |error: &Error| asked.refusal(error).map(protocol.renamed);
+        let mut prompts = Vec::new();
         let mut streams = Vec::new();
-        for prompt in std::mem::take(&mut asked.prompts) {
-            let added = submit(loaded.handle(), prompt, &asked, loaded.max_model_len());
-            let (ids, stream) = added?;
-            job_prompts.push(ids);
+        for prompt in asked.prompts.clone() {
+            let params = asked.params.clone();
+            let most = loaded.max_model_len();
+            let (ids, stream) = submit(loaded.handle(), prompt, params, most, refusal)?;
+            prompts.push(ids);
             streams.push(stream);
         }
+        asked.prompts.clear();
         Ok(Self {
             id,
             created: now(),
             lease,
             asked,
-            prompts: job_prompts,
+            body: original,
+            prompts,
             streams,
             deadline,
         })
@@ -146,14 +219,17 @@ impl Job {
 fn submit(
     handle: &EngineHandle,
     prompt: Prompt,
-    asked: &Asked,
+    params: SamplingParams,
     max_model_len: usize,
+    refusal: impl Fn(&Error) -> Option<Refusal>,
 ) -> Result<(Vec<TokenId>, RequestStream), ApiError> {
-    let refuse = |error: &Error| asked.refusal(error);
+    let refused = |error: Error| match refusal(&error) {
+        Some(refusal) => refusal.into(),
+        None => ApiError::internal(error.to_string()),
+    };
     let ids = prompt.into_token_ids(handle.tokenizer());
-    let ids = ids.map_err(|error| refused(&error.into(), asked))?;
-    let SamplingParams { max_tokens, .. } = asked.params;
-    let room = usize::from(max_tokens > 0);
+    let ids = ids.map_err(|error| refused(error.into()))?;
+    let room = usize::from(params.max_tokens > 0);
     // The engine says the same, but only once it looks, when a stream would have begun.
     if ids.len() + room > max_model_len {
         let error = RequestError::PromptTooLong {
@@ -161,20 +237,13 @@ fn submit(
             room,
             max_model_len,
         };
-        return Err(refused(&error.into(), asked).code("context_length_exceeded"));
+        return Err(refused(error.into()).code("context_length_exceeded"));
     }
     let prompt = Prompt::TokenIds(ids.clone());
     let stream = handle
-        .submit(prompt, asked.params.clone())
-        .map_err(|error| submit_error(&error, refuse))?;
+        .submit(prompt, params)
+        .map_err(|error| submit_error(&error, refusal))?;
     Ok((ids, stream))
-}
-
-fn refused(error: &Error, asked: &Asked) -> ApiError {
-    match asked.refusal(error) {
-        Some(refusal) => refusal.into(),
-        None => ApiError::internal(error.to_string()),
-    }
 }
 
 /// What one of several answers met by itself.

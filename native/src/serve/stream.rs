@@ -1,5 +1,5 @@
-//! Answers that come piece by piece, as server-sent events: OpenAI's chunks, comments while there is nothing
-//! to say, and `[DONE]`. Dropped, as when the client goes, they give up what is left.
+//! Answers that come piece by piece, as server-sent events, with comments while there is nothing to say. What
+//! the events are is a teller's. Dropped, as when the client goes, a stream gives up what is left.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -10,10 +10,11 @@ use std::time::Duration;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_core::Stream;
-use serde_json::Value;
 use tokio::time::{Sleep, sleep_until};
 use twoclock_core::engine::RequestOutput;
 use twoclock_core::engine::handle::StreamError;
+use twoclock_core::sched::RequestError;
+use twoclock_core::text::Tokenizer;
 use twoclock_core::types::FinishReason;
 
 use super::answers::Answers;
@@ -21,77 +22,76 @@ use super::api_error::{ApiError, stream_error};
 use super::generate::{Job, answer_error};
 use super::models::Lease;
 use crate::openai::Asked;
-use crate::openai::chunk::{Chunks, Echo};
 
-/// Begins to answer.
-pub fn answer(job: Job, ping_interval: Duration) -> Response {
+/// Tells an answer in a protocol's events, in their order.
+pub trait Tell: Send {
+    /// What is said before there is an answer.
+    fn begin(&mut self) -> Vec<Event> {
+        Vec::new()
+    }
+
+    /// What the answers to the prompt at this place gained.
+    ///
+    /// # Errors
+    /// The answer failed by itself.
+    fn gained(
+        &mut self,
+        prompt: usize,
+        gained: RequestOutput,
+        tokenizer: &Tokenizer,
+    ) -> Result<Vec<Event>, RequestError>;
+
+    /// All is answered.
+    fn end(&mut self, tokenizer: &Tokenizer) -> Vec<Event>;
+
+    /// It ends for this reason.
+    fn fail(&mut self, error: &ApiError) -> Vec<Event>;
+}
+
+/// Begins to answer; `teller` is made for the job.
+pub fn answer<T: Tell + Unpin + 'static>(
+    job: Job,
+    teller: impl FnOnce(&mut Job) -> T,
+    ping_interval: Duration,
+) -> Response {
     let keep_alive = KeepAlive::new().interval(ping_interval).text("ping");
-    let events = Sse::new(Events::new(job)).keep_alive(keep_alive);
+    let events = Sse::new(Events::new(job, teller)).keep_alive(keep_alive);
     // Proxies that gather answers would keep the pieces back.
     ([("x-accel-buffering", "no")], events).into_response()
 }
 
 /// The events of an answer.
-struct Events {
+struct Events<T> {
     lease: Lease,
     asked: Asked,
-    /// Tokens of each prompt.
-    num_prompt_tokens: Vec<usize>,
-    chunks: Chunks,
+    teller: T,
     /// None when there is nothing more to come.
     answers: Option<Answers>,
     deadline: Pin<Box<Sleep>>,
     ready: VecDeque<Event>,
 }
 
-impl Events {
-    fn new(job: Job) -> Self {
-        let Job {
-            id,
-            created,
-            lease,
-            mut asked,
-            prompts,
-            streams,
-            deadline,
-        } = job;
-        let model = lease.name().to_owned();
-        let mut chunks = Chunks::new(asked.endpoint, id, created, model, asked.params.n);
-        chunks.include_usage = asked.include_usage;
-        let num_prompt_tokens = prompts.iter().map(Vec::len).collect();
-        let is_scored = asked.params.logprobs.is_some();
-        let echoes = std::mem::take(&mut asked.echoes).into_iter().zip(prompts);
-        chunks.echoes = echoes
-            .map(|(text, ids)| Echo::new(text, ids, is_scored))
-            .collect();
+impl<T: Tell> Events<T> {
+    fn new(mut job: Job, teller: impl FnOnce(&mut Job) -> T) -> Self {
+        let mut teller = teller(&mut job);
         Self {
-            lease,
-            asked,
-            num_prompt_tokens,
-            chunks,
-            answers: Some(Answers::new(streams)),
-            deadline: Box::pin(sleep_until(deadline)),
-            ready: VecDeque::new(),
+            ready: teller.begin().into(),
+            lease: job.lease,
+            asked: job.asked,
+            teller,
+            answers: Some(Answers::new(job.streams)),
+            deadline: Box::pin(sleep_until(job.deadline)),
         }
-    }
-
-    fn say(&mut self, value: &Value) {
-        self.ready
-            .push_back(Event::default().data(value.to_string()));
     }
 
     /// Ends the stream, for this reason if there is one.
-    fn end(&mut self, error: Option<ApiError>) {
+    fn end(&mut self, error: Option<&ApiError>) {
         self.answers = None;
-        match error {
-            Some(error) => self.say(&error.body()),
-            None if self.asked.include_usage => {
-                let usage = self.chunks.usage();
-                self.say(&usage);
-            }
-            None => {}
-        }
-        self.ready.push_back(Event::default().data("[DONE]"));
+        let tokenizer = self.lease.loaded().handle().tokenizer();
+        self.ready.extend(match error {
+            Some(error) => self.teller.fail(error),
+            None => self.teller.end(tokenizer),
+        });
     }
 
     fn take(
@@ -103,19 +103,15 @@ impl Events {
         if piece.output.finished == Some(Ok(FinishReason::Abort)) {
             return Err(ApiError::shutting_down());
         }
-        let num_prompt_tokens = self.num_prompt_tokens[place];
         let tokenizer = self.lease.loaded().handle().tokenizer();
-        let pieces = self
-            .chunks
-            .pieces(place, num_prompt_tokens, piece, tokenizer);
-        for piece in pieces.map_err(|error| answer_error(&error))? {
-            self.say(&piece);
-        }
+        let told = self.teller.gained(place, piece, tokenizer);
+        self.ready
+            .extend(told.map_err(|error| answer_error(&error))?);
         Ok(())
     }
 }
 
-impl Stream for Events {
+impl<T: Tell + Unpin> Stream for Events<T> {
     type Item = Result<Event, Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -130,13 +126,13 @@ impl Stream for Events {
             match polled {
                 Poll::Ready(Some((place, piece))) => {
                     if let Err(error) = self.take(place, piece) {
-                        self.end(Some(error));
+                        self.end(Some(&error));
                     }
                 }
                 Poll::Ready(None) => self.end(None),
                 Poll::Pending => {
                     ready!(self.deadline.as_mut().poll(cx));
-                    self.end(Some(ApiError::timed_out()));
+                    self.end(Some(&ApiError::timed_out()));
                 }
             }
         }

@@ -56,7 +56,7 @@ fn ids(body: &Value, loaded: &Loaded) -> Result<Value, Refusal> {
                 "add_special_tokens is not served for messages: their template has put them there";
             return Err(Refusal::of("add_special_tokens", said));
         }
-        _ if is_chat => messages::prompt(&fields, &loaded.serving())?,
+        _ if is_chat => Prompt::Templated(messages::read(&fields, &loaded.serving())?.prompt),
         Some(text) => Prompt::Text(text.to_owned()),
         None => {
             return Err(Refusal::of(

@@ -4,24 +4,67 @@ use std::time::Duration;
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use serde_json::Value;
 use twoclock_core::engine::{Completion, RequestMetrics};
 use twoclock_core::types::FinishReason;
 
 use super::answers::Answers;
 use super::api_error::{ApiError, stream_error};
 use super::generate::{Job, answer_error};
-use crate::openai::{Answered, Choice, Usage};
+use super::models::Lease;
+use crate::openai::{Answered, Asked, Choice, Usage};
+
+/// All that was answered to a job.
+#[derive(Debug)]
+pub struct Gathered {
+    /// The answer's name.
+    pub id: String,
+    /// When it was asked, seconds of the epoch.
+    pub created: u64,
+    /// The model.
+    pub lease: Lease,
+    /// What was asked.
+    pub asked: Asked,
+    /// The body, where it was translated.
+    pub body: Option<Value>,
+    /// Of each prompt its answers.
+    pub choices: Vec<Choice>,
+    /// What they took.
+    pub usage: Usage,
+}
+
+/// Answers in OpenAI's older form.
+///
+/// # Errors
+/// As [`gather`].
+pub async fn answer(job: Job) -> Result<Response, ApiError> {
+    let whole = gather(job).await?;
+    let answered = Answered {
+        endpoint: whole.asked.endpoint,
+        id: &whole.id,
+        created: whole.created,
+        model: whole.lease.name(),
+        choices: &whole.choices,
+        usage: whole.usage,
+        scores_prompt: whole.asked.scores_prompt,
+        echoes: whole.asked.echoes(),
+        format: &whole.asked.format,
+    };
+    let tokenizer = whole.lease.loaded().handle().tokenizer();
+    Ok(json(&answered.body(tokenizer)))
+}
 
 /// Gathers the answers of a job. Dropped, it gives them up.
 ///
 /// # Errors
 /// One of them failed; or they end because the server does.
-pub async fn answer(job: Job) -> Result<Response, ApiError> {
+pub async fn gather(job: Job) -> Result<Gathered, ApiError> {
     let Job {
         id,
         created,
         lease,
         asked,
+        body,
         prompts,
         streams,
         deadline: _,
@@ -59,22 +102,19 @@ pub async fn answer(job: Job) -> Result<Response, ApiError> {
             usage.cached_tokens += completion.num_cached_tokens;
         }
     }
-    let answered = Answered {
-        endpoint: asked.endpoint,
-        id: &id,
+    Ok(Gathered {
+        id,
         created,
-        model: lease.name(),
-        choices: &choices,
+        lease,
+        asked,
+        body,
+        choices,
         usage,
-        scores_prompt: asked.scores_prompt,
-        echoes: asked.echoes(),
-    };
-    let body = answered.body(lease.loaded().handle().tokenizer());
-    Ok(json(&body))
+    })
 }
 
 /// A body as JSON.
-pub fn json(body: &serde_json::Value) -> Response {
+pub fn json(body: &Value) -> Response {
     (
         [(header::CONTENT_TYPE, "application/json")],
         body.to_string(),

@@ -10,4 +10,5 @@ mod faults;
 mod manners;
 mod metrics;
 mod models;
+mod protocols;
 mod scene;

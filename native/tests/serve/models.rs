@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::scene::{Fault, Plan, Program, Scene, long, read_until, wait};
+use crate::scene::{Fault, Plan, Scene, long, read_until, wait};
 use serde_json::json;
 
 const TEXT: &str = "/v1/completions";
@@ -81,18 +81,4 @@ fn what_cannot_be_loaded_is_no_end() {
         }
         assert_eq!(scene.client.get("/health").status, 200);
     }
-}
-
-#[test]
-fn the_program_serves_several() {
-    let server = Program::start(&["-m", "other=./model", "--idle-unload", "600"]);
-    let client = server.client;
-    for model in ["tiny", "other"] {
-        let body = json!({"model": model, "prompt": "a", "max_tokens": 2});
-        assert_eq!(client.ask(TEXT, &body)["model"], model);
-    }
-    let text = client.get("/metrics").body;
-    let lines = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
-    assert_eq!(lines("# TYPE vllm:num_requests_running "), 1);
-    assert_eq!(lines("vllm:num_requests_running{"), 2);
 }

@@ -2,7 +2,10 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+
+use serde_json::{Value, json};
 
 use super::{Client, golden};
 
@@ -15,20 +18,24 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Serves `./model` under the name tiny, on the reference kernels.
+    /// Serves `./model` under the name tiny, on the reference kernels; `./caller` is the same model, taught
+    /// to call tools.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let home = tempfile::tempdir().unwrap();
-        let folder = home.path().join("model");
-        fs::create_dir(&folder).unwrap();
-        for file in [
-            "models/qwen2/config.json",
-            "models/qwen2/model.safetensors",
-            "tokenizer/tokenizer.json",
-            "tokenizer/tokenizer_config.json",
-        ] {
-            let from = golden(file);
-            fs::copy(&from, folder.join(from.file_name().unwrap())).unwrap();
+        for name in ["model", "caller"] {
+            let folder = home.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            for file in [
+                "models/qwen2/config.json",
+                "models/qwen2/model.safetensors",
+                "tokenizer/tokenizer.json",
+                "tokenizer/tokenizer_config.json",
+            ] {
+                let from = golden(file);
+                fs::copy(&from, folder.join(from.file_name().unwrap())).unwrap();
+            }
         }
+        teach(&home.path().join("caller/tokenizer_config.json"));
         let mut child = Command::new(env!("CARGO_BIN_EXE_twoclock"))
             .env("TWOCLOCK_HOME", home.path())
             .env_remove("TWOCLOCK_API_KEY")
@@ -78,6 +85,16 @@ impl Program {
         while self.log.read_line(&mut said).unwrap() > 0 {}
         (self.child.wait().unwrap(), said)
     }
+}
+
+/// Has a template speak of tools, in the style of Hermes.
+fn teach(config: &Path) {
+    let text = fs::read_to_string(config).unwrap();
+    let mut config_json: Value = serde_json::from_str(&text).unwrap();
+    let template = config_json["chat_template"].as_str().unwrap();
+    let tools = "{% if tools %}{{ tools|tojson }}<tool_call>{\"name\": a, \"arguments\": b}</tool_call>{% endif %}";
+    config_json["chat_template"] = json!(format!("{tools}{template}"));
+    fs::write(config, config_json.to_string()).unwrap();
 }
 
 impl Drop for Program {

@@ -1,0 +1,159 @@
+//! `/v1/messages` and `/v1/messages/count_tokens`: Anthropic's protocol, errors included.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Request, State};
+use axum::response::sse::Event;
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+use twoclock_core::chat::AnswerParts;
+use twoclock_core::engine::{Prompt, RequestOutput};
+use twoclock_core::sched::RequestError;
+use twoclock_core::text::Tokenizer;
+
+use super::api_error::ApiError;
+use super::app::App;
+use super::generate::{Job, Protocol, begin, fault, lease, within};
+use super::loaded::Loaded;
+use super::one_answer::OneAnswer;
+use super::request_body::RequestBody;
+use super::request_id::RequestId;
+use super::responses::named;
+use super::stream::{self, Tell};
+use super::whole::{self, Gathered};
+use crate::anthropic::{
+    Ended, MessageStream, as_chat, count_body, error_body, message_body, renamed,
+};
+use crate::openai::fields::{Fields, Refusal};
+use crate::openai::{Endpoint, messages};
+
+const PROTOCOL: Protocol = Protocol {
+    endpoint: Endpoint::Chat,
+    prefix: "msg_",
+    translate: Some(|body| as_chat(body, false)),
+    renamed,
+};
+
+/// `/v1/messages`.
+pub async fn message(
+    State(app): State<Arc<App>>,
+    Extension(id): Extension<RequestId>,
+    request: Request,
+) -> Response {
+    let answered = within(&app, async |deadline| {
+        let job = begin(&app, PROTOCOL, &id, request, deadline).await?;
+        match job.asked.stream {
+            true => Ok(stream::answer(job, Teller::new, app.settings.ping_interval)),
+            false => Ok(whole::json(&body(&whole::gather(job).await?))),
+        }
+    });
+    or_error(answered.await, &id)
+}
+
+/// `/v1/messages/count_tokens`.
+pub async fn count(
+    State(app): State<Arc<App>>,
+    Extension(id): Extension<RequestId>,
+    request: Request,
+) -> Response {
+    let counted = async {
+        let body = RequestBody::read(request, &app.settings, &app.body_room).await?;
+        let (lease, body) = lease(&app, body).await?;
+        let counted = spawn_blocking(move || -> Result<usize, ApiError> {
+            Ok(num_tokens(&body.value()?, lease.loaded()).map_err(renamed)?)
+        });
+        let counted = counted.await.map_err(|_| fault())??;
+        Ok(whole::json(&count_body(counted)))
+    };
+    or_error(counted.await, &id)
+}
+
+fn num_tokens(body: &Value, loaded: &Loaded) -> Result<usize, Refusal> {
+    let chat = as_chat(body, true)?;
+    let chat = messages::read(&Fields::of(&chat)?, &loaded.serving())?;
+    let ids = Prompt::Templated(chat.prompt).into_token_ids(loaded.handle().tokenizer());
+    let ids = ids.map_err(|e| Refusal::of("messages", e.to_string()))?;
+    Ok(ids.len())
+}
+
+/// The answer, or the error in this protocol's shape with the headers of the other's. Clients look for the
+/// request's name here under another one too.
+fn or_error(answered: Result<Response, ApiError>, id: &RequestId) -> Response {
+    let mut response = answered.unwrap_or_else(|error| {
+        let body = error_body(error.status.as_u16(), &error.message, Some(id.as_str()));
+        let response = error.into_response();
+        response.map(|_| body.to_string().into())
+    });
+    response.headers_mut().insert("request-id", id.header());
+    response
+}
+
+fn body(whole: &Gathered) -> Value {
+    let format = &whole.asked.format;
+    let choice = whole.choices.first();
+    let text = choice.map_or("", |choice| choice.text.as_str());
+    let ended = Ended {
+        reason: choice.and_then(|choice| choice.completion.finish_reason),
+        stop: choice.and_then(|choice| choice.completion.stop_reason.clone()),
+        usage: whole.usage,
+    };
+    let parts = AnswerParts::of(format, text);
+    message_body(&whole.id, whole.lease.name(), &parts, format, &ended)
+}
+
+/// Tells a message in its events.
+struct Teller {
+    stream: MessageStream,
+    answer: OneAnswer,
+    has_begun: bool,
+    request_id: String,
+}
+
+impl Teller {
+    fn new(job: &mut Job) -> Self {
+        let format = std::mem::take(&mut job.asked.format);
+        let num_prompt_tokens = job.prompts.iter().map(Vec::len).sum();
+        let name = job.id.strip_prefix(PROTOCOL.prefix).unwrap_or(&job.id);
+        Self {
+            stream: MessageStream::new(&job.id, job.lease.name(), format.clone()),
+            answer: OneAnswer::new(format, num_prompt_tokens),
+            has_begun: false,
+            request_id: name.to_owned(),
+        }
+    }
+}
+
+impl Tell for Teller {
+    fn gained(
+        &mut self,
+        _: usize,
+        gained: RequestOutput,
+        _: &Tokenizer,
+    ) -> Result<Vec<Event>, RequestError> {
+        let gained = self.answer.take(gained)?;
+        let mut events = Vec::new();
+        // Only now it is known what of the prompt was computed before.
+        if !std::mem::replace(&mut self.has_begun, true) {
+            events.extend(self.stream.begin(self.answer.usage));
+        }
+        events.extend(self.stream.extend(gained));
+        Ok(named(events))
+    }
+
+    fn end(&mut self, _: &Tokenizer) -> Vec<Event> {
+        let ended = Ended {
+            reason: self.answer.reason,
+            stop: self.answer.stop.clone(),
+            usage: self.answer.usage,
+        };
+        named(self.stream.end(&ended))
+    }
+
+    fn fail(&mut self, error: &ApiError) -> Vec<Event> {
+        let status = error.status.as_u16();
+        let body = error_body(status, &error.message, Some(&self.request_id));
+        named(vec![body])
+    }
+}
