@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Everything there is to check, set-up included: formatting, lints for this machine and for wasm32,
-# documentation, all tests, and the page in a headless browser. Can be run again; downloads and
-# built tools stay in the cache folder. TWOCLOCK_NO_INSTALL=1 forbids installing system packages.
+# documentation, all tests, the server through the packages of its clients, and the page in a headless
+# browser. Can be run again; downloads and built tools stay in the cache folder. TWOCLOCK_NO_INSTALL=1
+# forbids installing system packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . native/setup.sh
@@ -55,6 +56,9 @@ export MESA_SHADER_CACHE_DIR=$cache/mesa
 
 say "Tests"
 cargo test --workspace
+
+say "The server and its clients"
+bash tests/server/run.sh "$twoclock"
 
 say "Lints"
 cargo clippy --workspace --all-targets -- -D warnings

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Serves a model of random weights and asks it through the packages that programs use, then has schemathesis
+# hold the server against its own description. Takes the built program; packages go into a virtual environment
+# in the cache folder.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. native/setup.sh
+
+twoclock=$(realpath "${1:-${CARGO_TARGET_DIR:-target}/debug/twoclock}")
+[ -x "$twoclock" ] || die "$twoclock is not there: build it first."
+venv=$cache/server-venv
+packages="anthropic==2.14.0 openai==3.57.0 schemathesis==4.32.5"
+if [ "$(cat "$venv/packages" 2>/dev/null)" != "$packages" ]; then
+  python3 -m venv "$venv" || { apt_install "Python's venv is missing" python3-venv; python3 -m venv "$venv"; }
+  # Without quotes: a list.
+  "$venv/bin/pip" install --quiet --disable-pip-version-check $packages || die "The packages did not come (above)."
+  echo "$packages" > "$venv/packages"
+fi
+
+home=$(mktemp -d)
+trap 'kill "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true; rm -rf "$home"' EXIT
+mkdir "$home/model"
+cp tests/golden/models/qwen2/{config.json,model.safetensors} tests/golden/tokenizer/{tokenizer,tokenizer_config}.json "$home/model/"
+# Its template is taught to speak of tools.
+python3 - "$home/model/tokenizer_config.json" <<'END'
+import json, sys
+config = json.load(open(sys.argv[1]))
+call = '<tool_call>{"name": a, "arguments": b}</tool_call>'
+config["chat_template"] = "{% if tools %}{{ tools|tojson }}" + call + "{% endif %}" + config["chat_template"]
+json.dump(config, open(sys.argv[1], "w"))
+END
+export OPENAI_API_KEY=key-of-a-test
+TWOCLOCK_HOME=$home TWOCLOCK_API_KEY=$OPENAI_API_KEY "$twoclock" serve -m "tiny=$home/model" --device cpu --port 0 2> "$home/log" &
+server=$!
+for _ in $(seq 100); do
+  base=$(sed -n 's/^listening at //p' "$home/log")
+  [ -z "$base" ] || break
+  sleep 0.1
+done
+[ -n "$base" ] || { cat "$home/log" >&2; die "The server did not begin to listen."; }
+
+"$venv/bin/python" tests/server/clients.py "$base" tiny || { tail -n 20 "$home/log" >&2; die "A client was not served (above)."; }
+
+# Nothing that can be sent is a fault of the server, and what it answers is as it says.
+# It leaves notes where it runs.
+(cd "$home" && "$venv/bin/schemathesis" run "$base/openapi.json" --header "Authorization: Bearer $OPENAI_API_KEY" \
+  --checks not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance \
+  --max-examples "${EXAMPLES:-20}" --seed 1 --no-color \
+  --request-timeout 60) > "$home/schemathesis" 2>&1 || { cat "$home/schemathesis" >&2; die "schemathesis found a fault (above)."; }
+grep -A 1 'Test cases' "$home/schemathesis"
+
+kill -TERM "$server"
+wait "$server" || die "The server did not end in order."
+! grep -q panicked "$home/log" || { cat "$home/log" >&2; die "The server panicked."; }
