@@ -15,6 +15,7 @@ use twoclock::loads::{limits, load, serve_all_kinds};
 use twoclock::selftest::models;
 use twoclock::selftest::steps::{Pass, Steps};
 use twoclock_core::runner::{ComputeDtype, NumericsClass, RunnerOptions};
+use twoclock_core::weights::Layers;
 use twoclock_shaders::caps::{Caps, DeviceKind};
 use twoclock_shaders::cpu::{Bound, CpuExecutor};
 use twoclock_shaders::kernel::KernelKey;
@@ -72,7 +73,7 @@ fn models_for_the_test_can_be_made() {
     let all = models::all().unwrap();
     assert!(all.len() > 20);
     for subject in all.iter().chain(&models::defaults().unwrap()) {
-        let narrow = subject.checkpoint.narrowed().unwrap();
+        let narrow = subject.checkpoint.narrowed(Layers::Neighbours).unwrap();
         assert!(narrow.metadata.parameters < 20_000_000, "{}", subject.name);
     }
 }
@@ -110,9 +111,9 @@ fn narrow_models_ask_for_the_kernels_of_whole_ones() {
         let options = class(numerics);
         let steps = Steps::of(&numerics.caps(&caps));
         for subject in &subjects {
-            let narrow = subject.checkpoint.narrowed().unwrap();
             let mut run = HashSet::new();
             for pass in Pass::all(&caps) {
+                let narrow = subject.checkpoint.narrowed(pass.layers()).unwrap();
                 let (recording, launches) = RecordingExecutor::new(pass.caps.clone());
                 let config = limits(&narrow, steps.longest());
                 let mut core = load(recording, &narrow, config, options.clone()).unwrap();
@@ -145,7 +146,7 @@ fn wrong(_: &KernelKey, _: &[u8], bound: &mut Bound<'_>, grid: [u32; 3]) {
 #[test]
 fn what_computes_something_else_is_noticed() {
     let subject = &models::defaults().unwrap()[0];
-    let narrow = subject.checkpoint.narrowed().unwrap();
+    let narrow = subject.checkpoint.narrowed(Layers::Kinds).unwrap();
     let serve = |device: CpuExecutor| {
         let (twin, agreements) = TwinExecutor::new(device);
         let config = limits(&narrow, 12);

@@ -99,6 +99,11 @@ pub trait Executor {
     /// What the device can do.
     fn caps(&self) -> &Caps;
 
+    /// Whether what is written stays: where it does not, weights need not be read for it.
+    fn keeps_data(&self) -> bool {
+        true
+    }
+
     /// Allocates `bytes` (rounded up to 4), filled with zeros.
     ///
     /// # Errors
@@ -136,6 +141,10 @@ pub trait Executor {
 impl<E: Executor> Executor for &mut E {
     fn caps(&self) -> &Caps {
         (**self).caps()
+    }
+
+    fn keeps_data(&self) -> bool {
+        (**self).keeps_data()
     }
 
     fn create_buffer(&mut self, label: &str, bytes: u64) -> Result<BufferId, ExecutorError> {

@@ -61,6 +61,10 @@ impl Executor for RecordingExecutor {
         &self.caps
     }
 
+    fn keeps_data(&self) -> bool {
+        false
+    }
+
     fn create_buffer(&mut self, label: &str, bytes: u64) -> Result<BufferId, ExecutorError> {
         let limit = self.caps.max_buffer_bytes;
         if bytes > limit {

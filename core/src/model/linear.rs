@@ -255,7 +255,8 @@ fn load_part(
     let label = part.segments.first().map_or("", |s| &s.tensor.name);
     let buffer = executor.create_buffer(label, part.bytes(&caps))?;
     let (mut quants_at, mut scales_at) = (0, part.scales_at(&caps));
-    for Segment { tensor, rows } in &part.segments {
+    let segments = part.segments.iter().filter(|_| executor.keeps_data());
+    for Segment { tensor, rows } in segments.collect::<Vec<_>>() {
         let row_bytes = (tensor.bytes / tensor.rows() as u64).max(1) as usize;
         let step = (CHUNK / row_bytes).max(1);
         for row in rows.clone().step_by(step) {

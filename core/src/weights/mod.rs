@@ -36,6 +36,7 @@ pub mod text_assets;
 pub use checkpoint::Checkpoint;
 pub use dtype::DType;
 pub use generation::GenerationDefaults;
+pub use narrowed::Layers;
 pub use pooling::PoolingDefaults;
 pub use quantize::Quantization;
 pub use source::{ByteSource, ModelFiles};

@@ -1,6 +1,6 @@
 //! Small models of random weights that ask a device for the kernels of a large one: the same types of
-//! tensors, heads, norms, windows and experts, and layers of each kind behind each that they follow; as wide
-//! as the large one, or as narrow as it can be.
+//! tensors, heads, norms, windows and experts, and a layer of each kind, or layers of each kind behind each that
+//! they follow; as wide as the large one, or as narrow as it can be.
 
 use super::checkpoint::Checkpoint;
 use super::names::expected_tensors;
@@ -36,6 +36,16 @@ fn narrow_heads(config: &ModelConfig) -> (usize, usize) {
     (kv * group, kv)
 }
 
+/// Which layers are left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layers {
+    /// One of each kind.
+    Kinds,
+    /// Each kind behind each that it follows in the whole model, as a layer's kernels may depend on the one
+    /// before it; the first and the last are of the whole's kinds.
+    Neighbours,
+}
+
 /// What makes a layer's kernels its own: its differences, and the types of its tensors.
 type Kind = (LayerConfig, Vec<(String, DType)>);
 
@@ -66,7 +76,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// A shape that cannot be made smaller.
-    pub fn narrowed(&self) -> Result<Self, WeightsError> {
+    pub fn narrowed(&self, layers: Layers) -> Result<Self, WeightsError> {
         let whole = &self.config;
         let (num_attention_heads, num_key_value_heads) = narrow_heads(whole);
         let mut config = ModelConfig {
@@ -83,10 +93,15 @@ impl Checkpoint {
             // All are chosen: then short steps fill the tiles that long ones of the large model do.
             moe.num_experts = moe.num_experts_per_tok;
         }
-        self.of_neighbours(config, "narrowed")
+        let layers = match layers {
+            Layers::Kinds => self.kinds(),
+            Layers::Neighbours => self.neighbours(),
+        };
+        self.of_layers(&layers, config, "narrowed")
     }
 
-    /// A model of random weights as wide as this one, with layers of each kind and a part of the vocabulary.
+    /// A model of random weights as wide as this one, with its [neighbours](Layers::Neighbours) and a part of the
+    /// vocabulary.
     ///
     /// # Errors
     /// A shape that cannot be.
@@ -95,11 +110,22 @@ impl Checkpoint {
             vocab_size: self.config.vocab_size.min(WIDE_VOCABULARY),
             ..self.config.clone()
         };
-        self.of_neighbours(config, "an excerpt")
+        self.of_layers(&self.neighbours(), config, "an excerpt")
     }
 
-    /// Layers such that each kind lies behind each that it follows in this model, as a layer's kernels may
-    /// depend on the one before it; they begin and end as this model does.
+    /// As [`Layers::Kinds`].
+    fn kinds(&self) -> Vec<usize> {
+        let mut kinds: Vec<(Kind, usize)> = Vec::new();
+        for layer in 0..self.config.layers.len() {
+            let kind = self.kind(layer);
+            if kinds.iter().all(|(other, _)| *other != kind) {
+                kinds.push((kind, layer));
+            }
+        }
+        kinds.into_iter().map(|(_, layer)| layer).collect()
+    }
+
+    /// As [`Layers::Neighbours`].
     fn neighbours(&self) -> Vec<usize> {
         let kinds: Vec<Kind> = (0..self.config.layers.len())
             .map(|layer| self.kind(layer))
@@ -122,8 +148,12 @@ impl Checkpoint {
         layers
     }
 
-    fn of_neighbours(&self, config: ModelConfig, what: &str) -> Result<Self, WeightsError> {
-        let layers = self.neighbours();
+    fn of_layers(
+        &self,
+        layers: &[usize],
+        config: ModelConfig,
+        what: &str,
+    ) -> Result<Self, WeightsError> {
         let whole = &self.config;
         let config = ModelConfig {
             num_hidden_layers: layers.len(),
@@ -172,7 +202,10 @@ mod tests {
             () if name == "lm_head.weight" || more.iter().any(|m| m == name) => DType::Q6K,
             () => DType::Q4K,
         });
-        let narrow = whole.expect("a model").narrowed().expect("a smaller one");
+        let narrow = whole
+            .expect("a model")
+            .narrowed(Layers::Neighbours)
+            .expect("a smaller one");
         let config = &narrow.config;
         // Both kinds behind themselves, and one behind the other.
         assert_eq!(config.num_hidden_layers, 4);

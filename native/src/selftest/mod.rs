@@ -17,7 +17,7 @@ use pollster::block_on;
 use twoclock_core::runner::{ComputeDtype, NumericsClass, RunnerOptions};
 use twoclock_core::sched::SchedulerConfig;
 use twoclock_core::types::SamplingParams;
-use twoclock_core::weights::Checkpoint;
+use twoclock_core::weights::{Checkpoint, Layers};
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::Executor;
 use twoclock_shaders::kernel::KernelKey;
@@ -111,8 +111,8 @@ pub fn run(
             let begin = Instant::now();
             let numerics = class.resolve(executor.caps())?;
             let steps = Steps::of(&numerics.caps(executor.caps()));
-            let narrow = subject.checkpoint.narrowed()?;
-            let compared = compare(&mut executor, &steps, &narrow, &options)
+            let narrow = subject.checkpoint.narrowed(Layers::Kinds)?;
+            let compared = compare(&mut executor, &steps, &subject.checkpoint, &options)
                 .with_context(|| format!("{} cannot be tested", subject.name))?;
             let to_compare = begin.elapsed().as_secs_f64();
             let asked = variants(executor.caps(), &subject.checkpoint, &options)?;
@@ -150,19 +150,20 @@ pub fn run(
     Ok((text, findings.verdict()))
 }
 
-/// Every variant that serving a narrow model runs, on the device against the reference.
+/// Every variant that serving narrow models runs, on the device against the reference.
 fn compare(
     executor: &mut HostExecutor,
     steps: &Steps,
-    narrow: &Checkpoint,
+    whole: &Checkpoint,
     options: &RunnerOptions,
 ) -> anyhow::Result<HashMap<KernelKey, Agreement>> {
     let mut all: HashMap<KernelKey, Agreement> = HashMap::new();
     for pass in Pass::all(executor.caps()) {
         let reference = CpuExecutor::new(pass.caps.clone());
         let (twin, agreements) = TwinExecutor::beside(&mut *executor, reference);
-        let config = limits(narrow, steps.longest());
-        let mut core = load(twin, narrow, config, options.clone())?;
+        let narrow = whole.narrowed(pass.layers())?;
+        let config = limits(&narrow, steps.longest());
+        let mut core = load(twin, &narrow, config, options.clone())?;
         pass.serve(&mut core, steps)?;
         for (key, agreement) in agreements.take() {
             all.entry(key).or_default().add(agreement);

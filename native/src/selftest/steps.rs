@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 
+use twoclock_core::weights::Layers;
 use twoclock_shaders::caps::{Caps, DeviceKind};
 use twoclock_shaders::executor::Executor;
 use twoclock_shaders::kernels::matmul::Regime;
@@ -96,6 +97,14 @@ impl Pass {
             });
         }
         passes
+    }
+
+    /// Of the model that is served: what crosses layers does so in steps of one token, on processors.
+    pub fn layers(&self) -> Layers {
+        match self.alone {
+            true => Layers::Neighbours,
+            false => Layers::Kinds,
+        }
     }
 
     /// Serves them.
