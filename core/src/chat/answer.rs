@@ -51,6 +51,13 @@ impl AnswerFormat {
         self.reasoning.is_none() && self.tools.is_none()
     }
 
+    /// The text behind which nothing more is wanted, where an answer may call once: a stop string then spares
+    /// what else the model would write. Not every style has one.
+    pub fn end_of_only_call(&self) -> Option<&'static str> {
+        let tools = self.tools.as_ref().filter(|tools| !tools.parallel)?;
+        tools.style.closing()
+    }
+
     /// Whether the marks this looks for are special tokens, which an answer's text must then keep
     /// ([`skip_special_tokens`](crate::types::SamplingParams::skip_special_tokens) off).
     pub fn reads_special_tokens(&self, tokenizer: &Tokenizer) -> bool {

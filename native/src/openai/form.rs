@@ -47,13 +47,13 @@ pub(super) fn read(
 
 /// The form of an answer to a chat whose form is this, where it may think or call, and the field it is
 /// from. What is demanded of tools goes before any form; a JSON schema holds for what is said beside
-/// thoughts and calls; another form holds for all of the answer.
+/// thoughts and calls; another form holds for all of the answer, which then has no thoughts.
 pub(super) fn of_chat(
     form: Option<(StructuredOutput, &'static str)>,
-    chat: &Chat,
+    chat: &mut Chat,
     tokenizer: &Tokenizer,
 ) -> Option<(StructuredOutput, &'static str)> {
-    let Chat { tools, format, .. } = chat;
+    let Chat { tools, format, .. } = &*chat;
     let demanded = matches!(tools.choice, ToolChoice::Required | ToolChoice::Named(_));
     let called = |schema: Option<&Value>| {
         form_of_answer(&tools.tools, &tools.choice, format, schema, tokenizer)
@@ -70,7 +70,12 @@ pub(super) fn of_chat(
         (Some((_, field)), Some(schema)) if !format.is_plain() => {
             called(Some(&schema)).map(|form| (form, field))
         }
-        (form, _) => form,
+        (form, _) => {
+            if form.is_some() {
+                chat.format.reasoning = None;
+            }
+            form
+        }
     }
 }
 

@@ -135,9 +135,13 @@ impl Asked {
                 // Else as long as the context lets it.
                 params.max_tokens = most.unwrap_or(serving.max_model_len);
                 params.logprobs = chat_logprobs(&fields)?;
-                let chat = messages::read(&fields, serving)?;
-                form = form::of_chat(form, &chat, serving.tokenizer);
+                let mut chat = messages::read(&fields, serving)?;
+                form = form::of_chat(form, &mut chat, serving.tokenizer);
                 format = chat.format;
+                if let Some(end) = format.end_of_only_call().filter(|_| params.stop.is_empty()) {
+                    params.stop = vec![end.to_owned()];
+                    params.include_stop_str_in_output = true;
+                }
                 if format.reads_special_tokens(serving.tokenizer) {
                     params.skip_special_tokens = false;
                 }
