@@ -34,7 +34,7 @@ pub fn offered(caps: &Caps, act_format: ActFormat, tokens: u32) -> bool {
 /// A matrix and its one input.
 #[derive(Clone, Copy, Debug)]
 pub struct RowMatrix {
-    /// The input, in its format, of whole groups; behind a norm's, [`squares_at4`] on, the squares.
+    /// The input, in its format, of whole groups; behind a norm's lie the squares, a chunk of 16 bytes a group.
     pub act: Slice,
     /// Quants.
     pub w: Slice,

@@ -1,6 +1,6 @@
 //! Gate and up of a norm's product and GLU in one, for steps of one token on processors: the bits of
 //! [`matmul`](super::matmul) and [`glu`](super::glu) one after the other. Rows are gates, then ups. See
-//! [`fused_row`](super::fused_row).
+//! [`fused_row`].
 
 use super::act::ActFormat;
 use super::fused_row::{self, RowMatrix};

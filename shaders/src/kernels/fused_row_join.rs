@@ -1,6 +1,6 @@
 //! A matrix into the residual stream and the norm behind it in one, for steps of one token on processors: the
 //! bits of [`matmul`](super::matmul) and [`rms_norm`](super::rms_norm) one after the other, but for the
-//! reciprocal root mean square, of which the sums are stored. See [`fused_row`](super::fused_row).
+//! reciprocal root mean square, of which the sums are stored. See [`fused_row`].
 
 use super::act::ActFormat;
 use super::fused_row::{self, RowMatrix};

@@ -1,7 +1,7 @@
 //! Queries, keys and values of a norm's product, rotary embedding and the writing of pages in one, for steps
 //! of one token on processors: the bits of [`matmul`](super::matmul) and [`rope_kv`](super::rope_kv) one
 //! after the other. Rows are heads of queries, then of keys, then of values. See
-//! [`fused_row`](super::fused_row).
+//! [`fused_row`].
 
 use super::fused_qkv::{Buffers, Heads};
 use super::fused_row::{self, RowMatrix};
