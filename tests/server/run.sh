@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Serves a model of random weights and asks it through the packages that programs use, then has schemathesis
-# hold the server against its own description. Takes the built program; packages go into a virtual environment
-# in the cache folder.
+# Serves a model of random weights and asks it through the packages that programs use, holds the production notes
+# against it (metrics, flags, paths), then has schemathesis hold the server against its own description. Takes the
+# built program; packages go into a virtual environment in the cache folder.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . native/setup.sh
@@ -40,6 +40,7 @@ done
 [ -n "$base" ] || { cat "$home/log" >&2; die "The server did not begin to listen."; }
 
 "$venv/bin/python" tests/server/clients.py "$base" tiny || { tail -n 20 "$home/log" >&2; die "A client was not served (above)."; }
+"$venv/bin/python" tests/server/notes.py "$base" "$twoclock" || die "The production notes do not hold (above)."
 
 # Nothing that can be sent is a fault of the server, and what it answers is as it says.
 # It leaves notes where it runs.
