@@ -119,10 +119,9 @@ fn what_is_not_served_is_refused_by_name() {
         ("structured_outputs", json!({})),
         ("allowed_token_ids", json!([1, 2])),
         ("continue_final_message", json!(true)),
-        ("add_generation_prompt", json!(false)),
         ("add_special_tokens", json!(true)),
         ("skip_special_tokens", json!(false)),
-        ("truncate_prompt_tokens", json!(4)),
+        ("truncate_prompt_tokens", json!(0)),
         ("echo", json!(true)),
         ("prompt_logprobs", json!(21)),
         ("n", json!(1025)),
@@ -138,6 +137,7 @@ fn what_is_not_served_is_refused_by_name() {
     lines.push(chat(
         "served",
         json!({"continue_final_message": false, "echo": false, "skip_special_tokens": true,
+            "add_generation_prompt": false, "truncate_prompt_tokens": 4,
             "structured_outputs": {"choice": ["a"], "structural_tag": null, "disable_fallback": true},
             "prompt_logprobs": 0}),
     ));
