@@ -18,6 +18,7 @@ if [ "$(cat "$venv/packages" 2>/dev/null)" != "$packages" ]; then
 fi
 
 home=$(mktemp -d)
+server=
 trap 'kill "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true; rm -rf "$home"' EXIT
 mkdir "$home/model"
 cp tests/golden/models/qwen2/{config.json,model.safetensors} tests/golden/tokenizer/{tokenizer,tokenizer_config}.json "$home/model/"
@@ -30,9 +31,11 @@ config["chat_template"] = "{% if tools %}{{ tools|tojson }}" + call + "{% endif 
 json.dump(config, open(sys.argv[1], "w"))
 END
 export OPENAI_API_KEY=key-of-a-test
+# There before it is read, however late the server begins.
+: > "$home/log"
 TWOCLOCK_HOME=$home TWOCLOCK_API_KEY=$OPENAI_API_KEY "$twoclock" serve -m "tiny=$home/model" --device cpu --port 0 2> "$home/log" &
 server=$!
-for _ in $(seq 100); do
+for _ in $(seq 300); do
   base=$(sed -n 's/^listening at //p' "$home/log")
   [ -z "$base" ] || break
   sleep 0.1
