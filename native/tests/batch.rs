@@ -105,7 +105,7 @@ fn every_line_gets_its_answer() {
     };
     let plain = body("plain");
     assert_eq!(plain["object"], "chat.completion");
-    assert_eq!(plain["model"], "whoever");
+    assert_eq!(plain["model"], "./model");
     assert_eq!(plain["choices"][0]["message"]["role"], "assistant");
     let usage = &plain["usage"];
     let count = |name: &str| usage[name].as_u64().unwrap();

@@ -21,7 +21,9 @@ real traffic. Read are OpenAI's fields of a body (n, stop, seed, logit_bias, log
 …) and vLLM's beside them: priority, cache_salt, structured_outputs (json, json_object, regex, choice,
 grammar; also guided_…), top_k, min_p, repetition_penalty, min_tokens, stop_token_ids, bad_words,
 ignore_eos, prompt_logprobs and more. What would change the answer and is not served is refused by name;
-fields nobody knows are passed over. A body has at most 1024 answers, prompts times n.
+fields nobody knows are passed over. A body has at most 1024 answers, prompts times n. The model of -m
+answers whatever \"model\" a body names, so that a file made for another service can be used as it is; the
+answer says which model it came from.
 
 Each line of the output is an answer, in the order they were ready. What is wrong with a request is its
 answer, with status 400; where this program or its device failed, the status is 500. Run again, the

@@ -28,7 +28,7 @@ pub struct Job<'a, R: ExecuteModel, C: Clock> {
     pub template: Option<&'a ChatTemplate>,
     /// What the model recommends.
     pub defaults: &'a GenerationDefaults,
-    /// The model's name, for requests that give none.
+    /// The model's name. It answers every request, whatever model that names.
     pub model: &'a str,
     /// Whether to stop; asked between steps.
     pub interrupted: &'a dyn Fn() -> bool,
@@ -44,7 +44,6 @@ struct Open {
     asked: Asked,
     /// When it was due, where it said so; it may have been taken in a step later.
     arrival: Option<Duration>,
-    model: String,
     requests: Vec<RequestId>,
     /// `n` for each request, in order.
     choices: Vec<Choice>,
@@ -55,6 +54,8 @@ struct Open {
 /// All that is going on.
 struct Work<'a> {
     answers: &'a mut Answers,
+    /// The model that serves.
+    model: &'a str,
     summary: &'a mut Summary,
     /// By line.
     open: BTreeMap<usize, Open>,
@@ -80,6 +81,7 @@ impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
     ) -> anyhow::Result<()> {
         let mut work = Work {
             answers,
+            model: self.model,
             summary,
             open: BTreeMap::new(),
             places: BTreeMap::new(),
@@ -194,7 +196,7 @@ impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
         work: &mut Work<'_>,
     ) -> Result<(), BatchError> {
         let custom_id = framed.custom_id.clone();
-        let mut asked = match self.understand(&framed) {
+        let asked = match self.understand(&framed) {
             Ok(asked) => asked,
             Err(refusal) => return work.refuse(&custom_id, &refusal),
         };
@@ -202,7 +204,6 @@ impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
         let mut open = Open {
             custom_id,
             arrival,
-            model: asked.model.take().unwrap_or_else(|| self.model.to_owned()),
             requests: Vec::new(),
             choices: Vec::new(),
             num_left: 0,
@@ -383,7 +384,7 @@ impl Work<'_> {
             endpoint: open.asked.endpoint,
             id: &id,
             created,
-            model: &open.model,
+            model: self.model,
             choices: &open.choices,
             usage,
             scores_prompt: open.asked.scores_prompt,

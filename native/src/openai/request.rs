@@ -86,8 +86,6 @@ pub struct Serving<'a> {
 pub struct Asked {
     /// For what.
     pub endpoint: Endpoint,
-    /// The model it names, whatever model serves.
-    pub model: Option<String>,
     /// What is to be continued, each with `params.n` answers.
     pub prompts: Vec<Prompt>,
     /// How.
@@ -189,9 +187,10 @@ impl Asked {
             .apply(prompts, serving.tokenizer)
             .map_err(|e| Refusal::of(endpoint.prompt_field(), e.to_string()))?;
         let (stream, include_usage) = streaming(&fields)?;
+        // Which model that is is settled before its body is read.
+        fields.text("model")?;
         Ok(Self {
             endpoint,
-            model: fields.text("model")?.map(str::to_owned),
             prompts,
             params,
             echoes,
