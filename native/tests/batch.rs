@@ -177,22 +177,23 @@ fn a_files_fault_names_its_line_and_harms_nothing() {
     let home = scene();
     let good = chat("a", json!({})).to_string();
     for (lines, because) in [
-        (format!("{good}\nnot json\n"), "line 2: it is no request"),
+        (
+            format!("{good}\nnot json\n"),
+            "line 2: it is not JSON: no value begins so (column 2)",
+        ),
+        (format!("{good}\n[1]\n"), "line 2: it is no request"),
+        (format!("{good}\n{{\"body\": "), "line 2: it is not JSON"),
         (
             format!("{good}\n{{\"body\": 1}}\n"),
-            "line 2: it is no request: missing field `custom_id`",
+            "line 2: it has no custom_id",
         ),
         (
             format!("{good}\n\n{good}\n"),
             "line 3: custom_id \"a\" is that of line 1",
         ),
         (
-            r#"{"custom_id":"a","arrival_s":-1}"#.into(),
-            "line 1: arrival_s",
-        ),
-        (
             r#"{"custom_id":"\udead"}"#.into(),
-            "line 1: it is no request",
+            "line 1: it is not JSON",
         ),
     ] {
         fs::write(home.path().join("in.jsonl"), lines).unwrap();

@@ -29,10 +29,15 @@ fn a_line_that_is_no_json_is_answered_so_and_harms_no_other() {
         line("number", br#"{"temperature":1e999}"#),
         line("bytes", b"{\"prompt\":\"\xff\"}"),
         format!("{}\n", chat("good", json!({}))).into_bytes(),
+        b"{\"custom_id\":\"cut\",\"body\":{\"prompt\":\n".to_vec(),
+        b"{\"custom_id\":\"letters\",\"body\":nonsense}\n".to_vec(),
+        b"{\"custom_id\":\"early\",\"arrival_s\":-1}\n".to_vec(),
+        b"{\"custom_id\":\"when\",\"arrival_s\":\"now\"}\n".to_vec(),
+        b"{\"custom_id\":\"twice\",\"custom_id\":\"b\"}\n".to_vec(),
     ];
     fs::write(home.path().join("in.jsonl"), text.concat()).unwrap();
     let summary = succeeded(batch(home.path(), "out.jsonl", &[]).output().unwrap());
-    assert_eq!(summary["requests"]["failed"], 4);
+    assert_eq!(summary["requests"]["failed"], 9);
     let answers = answers(home.path().join("out.jsonl"));
     assert_eq!(answers["good"]["status_code"], 200);
     for (id, because) in [
@@ -40,6 +45,11 @@ fn a_line_that_is_no_json_is_answered_so_and_harms_no_other() {
         ("surrogate", "hex escape"),
         ("number", "number out of range"),
         ("bytes", "unicode"),
+        ("cut", "line 6 of the file: it is not JSON: EOF"),
+        ("letters", "no value begins so"),
+        ("early", "arrival_s must be from 0"),
+        ("when", "it is no request: invalid type: string"),
+        ("twice", "duplicate field `custom_id`"),
     ] {
         assert_eq!(answers[id]["status_code"], 400, "{id}");
         let said = answers[id]["body"]["error"]["message"].as_str().unwrap();

@@ -26,7 +26,8 @@ answers whatever \"model\" a body names, so that a file made for another service
 answer says which model it came from.
 
 Each line of the output is an answer, in the order they were ready. What is wrong with a request is its
-answer, with status 400; where this program or its device failed, the status is 500. Run again, the
+answer, with status 400, also where its line is no JSON behind the custom_id; a line without one that can
+be read, or with that of another line, refuses the file before anything is answered. Where this program or its device failed, the status is 500. Run again, the
 command goes on with the requests that have no answer yet, also after it was stopped in the middle, and
 tries those with a status of 500 or more another time: their lines are taken out of the file, so that
 it has one answer a custom_id. Answers with status 400 stay as they are. A request without a seed gets

@@ -2,12 +2,14 @@
 //! that it may be larger than memory. Knows the lines' frame and not their bodies.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer as _};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -71,7 +73,7 @@ pub struct Framed {
 pub enum Reading {
     /// A frame.
     Framed(Framed),
-    /// It has a name, but what stands beside that is no JSON value.
+    /// It has a name, but what stands beside that is no request.
     Unreadable {
         /// Its name.
         custom_id: String,
@@ -80,11 +82,55 @@ pub enum Reading {
     },
 }
 
-/// What must be known of every line.
-#[derive(Deserialize)]
+/// What must be known of every line, and as much of it as stands before what is wrong with it.
+#[derive(Debug, Default)]
 struct Head {
-    custom_id: String,
-    arrival_s: Option<f64>,
+    custom_id: Option<String>,
+    arrival: Option<f64>,
+    /// Why it is no request.
+    fault: Option<String>,
+}
+
+impl Head {
+    fn read(text: &[u8]) -> Self {
+        let mut head = Self::default();
+        let mut reader = serde_json::Deserializer::from_slice(text);
+        let read = reader.deserialize_map(&mut head);
+        head.fault = match read.and_then(|()| reader.end()) {
+            Err(e) if e.is_data() => Some(format!("it is no request: {}", without_place(&e))),
+            Err(e) => Some(format!("it is not JSON: {}", without_place(&e))),
+            Ok(()) if head.custom_id.is_none() => Some("it has no custom_id".to_owned()),
+            Ok(()) if head.arrival.is_some_and(|s| !(0.0..1e9).contains(&s)) => {
+                Some("arrival_s must be from 0 to a billion seconds".to_owned())
+            }
+            Ok(()) => None,
+        };
+        head
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Head {
+    type Value = ();
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("an object with a custom_id")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(name) = fields.next_key::<String>()? {
+            match name.as_str() {
+                "custom_id" if self.custom_id.is_some() => {
+                    return Err(A::Error::duplicate_field("custom_id"));
+                }
+                "custom_id" => self.custom_id = Some(fields.next_value()?),
+                "arrival_s" => self.arrival = fields.next_value()?,
+                _ => {
+                    fields.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Requests that have no answer yet.
@@ -101,7 +147,7 @@ impl Input {
     /// Reads the frame of every line; those of `done` are passed over.
     ///
     /// # Errors
-    /// [`BatchError`], naming the first line that is no request, has no name or has another's.
+    /// [`BatchError`], naming the first line whose name cannot be read or is another's.
     pub fn scan(path: &Path, done: &HashSet<String>) -> Result<Self, BatchError> {
         let io = |source| BatchError::Io {
             path: path.to_owned(),
@@ -122,28 +168,26 @@ impl Input {
             if text.trim_ascii().is_empty() {
                 continue;
             }
-            let head: Head = serde_json::from_slice(text)
-                .map_err(|e| wrong(format!("it is no request: {}", without_place(&e))))?;
-            if let Some(first) = names.insert(head.custom_id.clone(), line) {
-                let id = head.custom_id;
+            let head = Head::read(text);
+            let Some(custom_id) = head.custom_id else {
+                // Nobody to answer it to.
+                return Err(wrong(head.fault.unwrap_or_default()));
+            };
+            if let Some(first) = names.insert(custom_id.clone(), line) {
                 return Err(wrong(format!(
-                    "custom_id {id:?} is that of line {first} too: give each its own"
+                    "custom_id {custom_id:?} is that of line {first} too: give each its own"
                 )));
             }
-            if head.arrival_s.is_some_and(|s| !(0.0..1e9).contains(&s)) {
-                return Err(wrong(
-                    "arrival_s must be from 0 to a billion seconds".into(),
-                ));
-            }
-            if done.contains(&head.custom_id) {
+            if done.contains(&custom_id) {
                 num_done += 1;
                 continue;
             }
             entries.push(Entry {
                 line,
                 offset,
-                name: hasher.hash_one(&head.custom_id),
-                arrival: head.arrival_s,
+                name: hasher.hash_one(&custom_id),
+                // One that is refused has no time to wait for.
+                arrival: head.arrival.filter(|_| head.fault.is_none()),
             });
         }
         entries.sort_by(|a, b| {
@@ -183,15 +227,16 @@ impl Input {
         let bounded = self.file.by_ref().take(MAX_TEXT + 1);
         { bounded }.read_until(b'\n', &mut text).map_err(io)?;
         // The name alone, as it was found: what stands beside it was not looked at then.
-        let custom_id = match serde_json::from_slice(&text) {
-            Ok(Head { custom_id, .. }) if self.hasher.hash_one(&custom_id) == entry.name => {
-                custom_id
-            }
-            _ => {
-                let changed = "it changed while it was read".into();
-                return Err(lines_error(&self.path, entry.line, changed));
-            }
+        let head = Head::read(&text);
+        let is_same = |id: &String| self.hasher.hash_one(id) == entry.name;
+        let Some(custom_id) = head.custom_id.filter(is_same) else {
+            let changed = "it changed while it was read".into();
+            return Err(lines_error(&self.path, entry.line, changed));
         };
+        if let Some(fault) = head.fault {
+            let cause = format!("line {} of the file: {fault}", entry.line);
+            return Ok(Reading::Unreadable { custom_id, cause });
+        }
         Ok(match serde_json::from_slice(&text) {
             Ok(framed) => Reading::Framed(framed),
             Err(error) => Reading::Unreadable {
@@ -213,6 +258,8 @@ fn lines_error(path: &Path, line: usize, cause: String) -> BatchError {
 /// What serde says, without its own line number: each line is a text of its own.
 pub(super) fn without_place(error: &serde_json::Error) -> String {
     let said = error.to_string();
+    // What serde says of any letter where a value should begin.
+    let said = said.replacen("expected ident", "no value begins so", 1);
     match said.rfind(" at line ") {
         Some(end) => format!("{} (column {})", &said[..end], error.column()),
         None => said,
