@@ -25,6 +25,9 @@ fields nobody knows are passed over. A body has at most 1024 answers, prompts ti
 answers whatever \"model\" a body names, so that a file made for another service can be used as it is; the
 answer says which model it came from.
 
+A body that says no temperature is drawn at what the model recommends, else at 1, as OpenAI's are; `twoclock
+run` draws at 0 there.
+
 Each line of the output is an answer, in the order they were ready. What is wrong with a request is its
 answer, with status 400, also where its line is no JSON behind the custom_id; a line without one that can
 be read, or with that of another line, refuses the file before anything is answered. Where this program or its device failed, the status is 500. Run again, the

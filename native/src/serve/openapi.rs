@@ -27,6 +27,7 @@ mod tests {
     use super::*;
     use crate::serve::app::PATHS;
     use std::collections::BTreeSet;
+    use twoclock_core::types::SamplingParams;
 
     /// Every `$ref` in a value.
     fn references<'a>(value: &'a Value, found: &mut BTreeSet<&'a str>) {
@@ -37,6 +38,31 @@ mod tests {
             }
             Value::Array(list) => list.iter().for_each(|value| references(value, found)),
             _ => {}
+        }
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_engine() {
+        let engine = SamplingParams::default();
+        for name in ["ChatRequest", "CompletionRequest"] {
+            let default = |field: &str| {
+                let fields = &DESCRIPTION["components"]["schemas"][name]["properties"];
+                fields[field]["default"].as_f64().unwrap()
+            };
+            // OpenAI's: the engine's own is to draw nothing.
+            assert_eq!(default("temperature"), 1.0);
+            for (field, own) in [
+                ("top_p", engine.top_p),
+                ("top_k", engine.top_k as f32),
+                ("min_p", engine.min_p),
+                ("repetition_penalty", engine.repetition_penalty),
+                ("presence_penalty", engine.presence_penalty),
+                ("frequency_penalty", engine.frequency_penalty),
+                ("n", engine.n as f32),
+                ("min_tokens", engine.min_tokens as f32),
+            ] {
+                assert_eq!(default(field), f64::from(own), "{name}: {field}");
+            }
         }
     }
 
