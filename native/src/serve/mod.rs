@@ -120,6 +120,12 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         // What is wrong with a lone model is said before anybody is heard.
         server.app().models.load_alone().await?;
         let at = server.local_addr()?;
+        if server.app().keys.is_open() && !at.ip().is_loopback() {
+            output::note(&format!(
+                "warning: no key is asked for, and everybody who reaches {at} is served: give --api-key-file or \
+                 TWOCLOCK_API_KEY, or leave --host at 127.0.0.1"
+            ));
+        }
         output::note(&format!("listening at http://{at}"));
         server.run().await;
         Ok(())

@@ -30,6 +30,7 @@ fn with(mut body: Value, more: Value) -> Value {
 fn every_path_answers() {
     let server = Program::start(&["--ping-interval", "0.5"]);
     let client = server.client;
+    assert!(!server.said.contains("warning"), "{}", server.said);
     chats(client);
     completions(client);
     forms(client);

@@ -14,6 +14,8 @@ pub(crate) struct Program {
     pub(crate) client: Client,
     _home: tempfile::TempDir,
     child: Child,
+    /// What it said up to where it is heard.
+    pub(crate) said: String,
     log: BufReader<ChildStderr>,
 }
 
@@ -68,6 +70,7 @@ impl Program {
             client: Client(address),
             _home: home,
             child,
+            said,
             log,
         }
     }
