@@ -28,17 +28,34 @@ pub fn converse(
     sampling: &SamplingParams,
 ) -> anyhow::Result<()> {
     let mut lines = Lines::new()?;
-    output::note("Ctrl-C stops an answer, /clear begins anew, Ctrl-D ends the conversation.");
+    output::note(
+        "Ctrl-C stops an answer, /clear begins anew, /help says more, Ctrl-D ends the conversation.",
+    );
     interrupt::listen();
     let opening = session.clone();
     loop {
         let line = match lines.next() {
             Ok(line) if line.trim().is_empty() => continue,
-            Ok(line) if line.trim() == "/clear" => {
-                session = opening.clone();
-                continue;
-            }
-            Ok(line) => line,
+            Ok(line) => match Said::of(&line) {
+                Said::Message => line,
+                Said::Clear => {
+                    session = opening.clone();
+                    output::note("the conversation begins anew");
+                    continue;
+                }
+                Said::Help => {
+                    output::note(HELP);
+                    continue;
+                }
+                Said::Exit => return Ok(()),
+                Said::Unknown(command) => {
+                    output::note(&format!(
+                        "there is no {}: /help shows what there is; a message that begins with / has a space before it",
+                        output::one_line(command)
+                    ));
+                    continue;
+                }
+            },
             Err(ReadlineError::Interrupted) => {
                 output::note("Ctrl-D ends the conversation.");
                 continue;
@@ -75,6 +92,37 @@ pub fn converse(
                 session = before;
             }
             Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+const HELP: &str = "\
+/clear        forget what was said and begin anew
+/exit, /bye   end the conversation, as Ctrl-D does
+/help         this
+Ctrl-C stops an answer. Each other line is a message; one that begins with / has a space before it.";
+
+/// What a line is.
+#[derive(Debug, PartialEq, Eq)]
+enum Said<'a> {
+    Message,
+    Clear,
+    Help,
+    Exit,
+    /// A command that there is not.
+    Unknown(&'a str),
+}
+
+impl<'a> Said<'a> {
+    fn of(line: &'a str) -> Self {
+        match line.trim_end() {
+            "/clear" => Self::Clear,
+            "/help" | "/?" => Self::Help,
+            "/exit" | "/bye" | "/quit" => Self::Exit,
+            other if other.starts_with('/') => {
+                Self::Unknown(other.split_whitespace().next().unwrap_or(other))
+            }
+            _ => Self::Message,
         }
     }
 }
@@ -139,5 +187,26 @@ pub fn speed(completion: &Completion) -> String {
             1.0 / tpot.as_secs_f64()
         ),
         None => format!("{prompt} prompt tokens, {tokens} tokens after {ttft:.2} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_never_a_message() {
+        for (line, said) in [
+            ("/clear ", Said::Clear),
+            ("/help", Said::Help),
+            ("/exit", Said::Exit),
+            ("/bye", Said::Exit),
+            ("/nothing at all", Said::Unknown("/nothing")),
+            ("/", Said::Unknown("/")),
+            (" /usr is a folder", Said::Message),
+            ("1/2", Said::Message),
+        ] {
+            assert_eq!(Said::of(line), said, "{line}");
+        }
     }
 }
