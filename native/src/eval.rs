@@ -36,7 +36,8 @@ impl Evaluation {
     }
 }
 
-/// Scores a text in windows of the engine's context, each read from its own first token on.
+/// Scores a text in windows of the engine's context, each read from its own first token on; `progress` is
+/// told after each step how many tokens are read, and of how many.
 ///
 /// # Errors
 /// A text of fewer than two tokens, logits that are no numbers, or the device's.
@@ -60,6 +61,8 @@ pub fn evaluate(
     };
     let mut all = Vec::new();
     // The last window may be one token long, of which nothing can be predicted.
+    let mut read = 0;
+    progress(read, ids.len());
     for part in ids.chunks(window).filter(|part| part.len() > 1) {
         let id = engine.add_request(Prompt::TokenIds(part.to_vec()), params.clone())?;
         let mut finished = false;
@@ -75,8 +78,11 @@ pub fn evaluate(
                     finished = true;
                 }
             }
-            progress(all.len(), ids.len());
+            let request = engine.core().scheduler().request(id);
+            let of_part = request.map_or(part.len(), |request| request.num_computed_tokens());
+            progress(read + of_part.min(part.len()), ids.len());
         }
+        read += part.len();
     }
     let nll = -all.iter().copied().map(f64::from).sum::<f64>();
     if nll.is_nan() {

@@ -2,8 +2,10 @@
 //! bar on a terminal. Everything goes to one sink (standard error in the program), so that
 //! standard output carries results only. Knows nothing of what is being done.
 
+use std::borrow::Cow;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -72,6 +74,18 @@ impl Reporter {
         styled(bar, template, label)
     }
 
+    /// A bar over `total` stages of unlike length: its message says which one is under way, and its clock
+    /// runs meanwhile. [`next`](Stages::next) names each.
+    pub fn stages(&self, total: usize) -> Stages {
+        let bar = self.counter("", total);
+        let bar = styled(bar, "{spinner} {pos}/{len} {elapsed} {msg}", "");
+        // Hidden, it needs no thread.
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(TICK);
+        }
+        Stages { bar, begun: false }
+    }
+
     /// A bar over `total` things that are counted, not measured in bytes.
     pub fn counter(&self, label: &'static str, total: usize) -> ProgressBar {
         let target = if self.bars {
@@ -85,6 +99,30 @@ impl Reporter {
             "{msg:>12} [{bar:30}] {pos}/{len} {per_sec} {eta}",
             label,
         )
+    }
+}
+
+/// Between two looks of a bar that nobody moves: seldom enough to disturb no measurement.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Which of several stages is under way. It is gone from the terminal when dropped.
+pub struct Stages {
+    bar: ProgressBar,
+    begun: bool,
+}
+
+impl Stages {
+    /// The stage before is over, and this one begins.
+    pub fn next(&mut self, what: impl Into<Cow<'static, str>>) {
+        self.bar.inc(u64::from(self.begun));
+        self.begun = true;
+        self.bar.set_message(what);
+    }
+}
+
+impl Drop for Stages {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
     }
 }
 

@@ -192,6 +192,10 @@ fn measure(
     store: &Store,
     report: &Reporter,
 ) -> anyhow::Result<Figures> {
+    let together = || args.parallel.iter().filter(|&&requests| requests > 1);
+    let first_tokens = if args.no_first_token { 0 } else { 2 };
+    let mut stages = report.stages(4 + args.prompt.len() + together().count() + first_tokens);
+    stages.next("loading the model");
     let begin = Instant::now();
     let mut core = load(args, checkpoint, store, Caches::Warm)?;
     let load_s = begin.elapsed().as_secs_f64();
@@ -218,16 +222,19 @@ fn measure(
             prompt,
             ..ONE_TOKEN
         };
+        stages.next(format!("prefill of {prompt} tokens"));
         let rate = runs(&mut core, load, |load, served| {
             load.prompt as f64 / served.first
         })?;
         report.detail(&format!("prefill of {prompt}: {rate:.1} tokens/s"));
         prefill.push((prompt, rate));
     }
+    stages.next(format!("decode of {} tokens", args.tokens));
     let decode_tok_s = runs(&mut core, decode, drawn)?;
     report.detail(&format!("decode: {decode_tok_s:.1} tokens/s"));
     let mut parallel = Vec::new();
-    for &requests in args.parallel.iter().filter(|&&requests| requests > 1) {
+    for &requests in together() {
+        stages.next(format!("{requests} requests together"));
         let load = Load { requests, ..decode };
         let rate = runs(&mut core, load, drawn)?;
         report.detail(&format!("{requests} together: {rate:.1} tokens/s"));
@@ -236,6 +243,7 @@ fn measure(
     let peak_rss_bytes = peak_rss();
     core.runner().executor().inner().save_pipelines();
 
+    stages.next("counting dispatches");
     let counted = counted(args, checkpoint, &mut core, decode)?;
     let decode_step = kept(&mut core, SHORT_PROMPT, 2)?;
     let mut longer = Vec::new();
@@ -244,6 +252,7 @@ fn measure(
         let tokens = *tokens.min(&args.max_num_batched_tokens);
         longer.push((kept(&mut core, tokens, 1)?, tokens));
     }
+    stages.next("what the device reaches alone");
     let gpu_bytes = core.runner().executor().inner().buffer_bytes();
     let plan = core.runner().memory_plan().clone();
     let executor = core.runner_mut().executor_mut();
@@ -253,11 +262,14 @@ fn measure(
 
     let first_token = match args.no_first_token {
         true => None,
-        false => Some([
-            first_token::measure(Caches::Cold)?,
-            first_token::measure(Caches::Warm)?,
-        ]),
+        false => {
+            stages.next("first token of a fresh process, cold");
+            let cold = first_token::measure(Caches::Cold)?;
+            stages.next("first token of a fresh process, warm");
+            Some([cold, first_token::measure(Caches::Warm)?])
+        }
     };
+    drop(stages);
     let kv_bytes = plan.kv_dtype.row_bytes(checkpoint.config.head_dim as u32);
     let shape = ModelShape::new(
         &checkpoint.config,
