@@ -75,7 +75,7 @@ impl Reporter {
     }
 
     /// A bar over `total` stages of unlike length: its message says which one is under way, and its clock
-    /// runs meanwhile. [`next`](Stages::next) names each.
+    /// runs meanwhile. [`begin`](Stages::begin) names each.
     pub fn stages(&self, total: usize) -> Stages {
         let bar = self.counter("", total);
         let bar = styled(bar, "{spinner} {pos}/{len} {elapsed} {msg}", "");
@@ -113,7 +113,7 @@ pub struct Stages {
 
 impl Stages {
     /// The stage before is over, and this one begins.
-    pub fn next(&mut self, what: impl Into<Cow<'static, str>>) {
+    pub fn begin(&mut self, what: impl Into<Cow<'static, str>>) {
         self.bar.inc(u64::from(self.begun));
         self.begun = true;
         self.bar.set_message(what);

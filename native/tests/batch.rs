@@ -191,10 +191,7 @@ fn a_files_fault_names_its_line_and_harms_nothing() {
             format!("{good}\n\n{good}\n"),
             "line 3: custom_id \"a\" is that of line 1",
         ),
-        (
-            r#"{"custom_id":"\udead"}"#.into(),
-            "line 1: it is not JSON",
-        ),
+        (r#"{"custom_id":"\udead"}"#.into(), "line 1: it is not JSON"),
     ] {
         fs::write(home.path().join("in.jsonl"), lines).unwrap();
         let output = batch(home.path(), "out.jsonl", &[]).output().unwrap();

@@ -20,7 +20,9 @@ pub struct Product {
     pub variant: String,
     /// Rows and columns of the matrix.
     pub matrix: [u32; 2],
-    /// Tokens.
+    /// Tokens of the step it is of.
+    pub step: usize,
+    /// Of them, those it is computed for: the head computes the rows that want logits.
     pub tokens: usize,
     /// How many of them a step has.
     pub count: usize,
@@ -113,6 +115,7 @@ fn products<E: Executor>(
         }
     }
     let mut products = Vec::new();
+    let step_tokens = tokens;
     for ((variant, matrix), all) in by_shape {
         // One after the other over the layers, as in a step, so that no cache holds them for the next; over
         // no more than say the same, as drivers keep something of each.
@@ -126,6 +129,7 @@ fn products<E: Executor>(
             name: short(&all[0]),
             variant,
             matrix,
+            step: step_tokens,
             tokens,
             count: all.len(),
             seconds,

@@ -79,7 +79,7 @@ impl Figures {
             let product = |p: &Product| {
                 json!({
                     "kernel": p.name, "rows": p.matrix[0], "columns": p.matrix[1],
-                    "tokens": p.tokens, "count": p.count, "seconds": p.seconds,
+                    "step_tokens": p.step, "tokens": p.tokens, "count": p.count, "seconds": p.seconds,
                     "weight_bytes_s": p.bandwidth, "flops": p.flops,
                 })
             };
@@ -210,7 +210,7 @@ impl Figures {
         let _ = writeln!(
             text,
             "\nAlone: copy {} GB/s, multiply-adds {} GFLOP/s; a dispatch {} µs behind another, {} µs \
-             beside;\n{} µs from a launch to its bytes; matrix products:\n  \
+             beside;\n{} µs from a launch to its bytes; matrix products, by the step they are of:\n  \
              {:44} {:>14} {:>6} {:>5} {:>9} {:>7} {:>8} {:>8} {:>7}",
             digits(ceilings.rates.copy / 1e9),
             digits(ceilings.rates.fma / 1e9),
@@ -227,7 +227,20 @@ impl Figures {
             "of copy",
             "of fma"
         );
-        for p in ceilings.gemv.iter().chain(&ceilings.gemm) {
+        let mut group = String::new();
+        let of = |p: &Product, is_decode: bool| match (is_decode, self.prefill[0].0) {
+            (true, _) => "decode, a step of 1 token".to_owned(),
+            // A prompt longer than a step comes in several.
+            (false, prompt) if p.step == prompt => format!("prefill of {prompt} tokens"),
+            (false, _) => format!("a step of {} tokens", p.step),
+        };
+        let decode = ceilings.gemv.iter().map(|p| (p, of(p, true)));
+        let longer = ceilings.gemm.iter().map(|p| (p, of(p, false)));
+        for (p, of_group) in decode.chain(longer) {
+            if group != of_group {
+                let _ = writeln!(text, " {of_group}:");
+                group = of_group;
+            }
             let _ = writeln!(
                 text,
                 "  {:44} {:>14} {:>6} {:>5} {:>9.3} {:>7} {:>8} {:>8} {:>7}",

@@ -8,7 +8,6 @@ pub mod first_token;
 pub mod plot;
 pub mod serving;
 
-use std::fs;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
@@ -195,7 +194,7 @@ fn measure(
     let together = || args.parallel.iter().filter(|&&requests| requests > 1);
     let first_tokens = if args.no_first_token { 0 } else { 2 };
     let mut stages = report.stages(4 + args.prompt.len() + together().count() + first_tokens);
-    stages.next("loading the model");
+    stages.begin("loading the model");
     let begin = Instant::now();
     let mut core = load(args, checkpoint, store, Caches::Warm)?;
     let load_s = begin.elapsed().as_secs_f64();
@@ -222,28 +221,28 @@ fn measure(
             prompt,
             ..ONE_TOKEN
         };
-        stages.next(format!("prefill of {prompt} tokens"));
+        stages.begin(format!("prefill of {prompt} tokens"));
         let rate = runs(&mut core, load, |load, served| {
             load.prompt as f64 / served.first
         })?;
         report.detail(&format!("prefill of {prompt}: {rate:.1} tokens/s"));
         prefill.push((prompt, rate));
     }
-    stages.next(format!("decode of {} tokens", args.tokens));
+    stages.begin(format!("decode of {} tokens", args.tokens));
     let decode_tok_s = runs(&mut core, decode, drawn)?;
     report.detail(&format!("decode: {decode_tok_s:.1} tokens/s"));
     let mut parallel = Vec::new();
     for &requests in together() {
-        stages.next(format!("{requests} requests together"));
+        stages.begin(format!("{requests} requests together"));
         let load = Load { requests, ..decode };
         let rate = runs(&mut core, load, drawn)?;
         report.detail(&format!("{requests} together: {rate:.1} tokens/s"));
         parallel.push((requests, rate));
     }
-    let peak_rss_bytes = peak_rss();
+    let peak_rss_bytes = memory::peak_rss();
     core.runner().executor().inner().save_pipelines();
 
-    stages.next("counting dispatches");
+    stages.begin("counting dispatches");
     let counted = counted(args, checkpoint, &mut core, decode)?;
     let decode_step = kept(&mut core, SHORT_PROMPT, 2)?;
     let mut longer = Vec::new();
@@ -252,7 +251,7 @@ fn measure(
         let tokens = *tokens.min(&args.max_num_batched_tokens);
         longer.push((kept(&mut core, tokens, 1)?, tokens));
     }
-    stages.next("what the device reaches alone");
+    stages.begin("what the device reaches alone");
     let gpu_bytes = core.runner().executor().inner().buffer_bytes();
     let plan = core.runner().memory_plan().clone();
     let executor = core.runner_mut().executor_mut();
@@ -263,9 +262,9 @@ fn measure(
     let first_token = match args.no_first_token {
         true => None,
         false => {
-            stages.next("first token of a fresh process, cold");
+            stages.begin("first token of a fresh process, cold");
             let cold = first_token::measure(Caches::Cold)?;
-            stages.next("first token of a fresh process, warm");
+            stages.begin("first token of a fresh process, warm");
             Some([cold, first_token::measure(Caches::Warm)?])
         }
     };
@@ -393,14 +392,4 @@ fn kept(core: &mut Core, prompt: usize, tokens: usize) -> anyhow::Result<Vec<Lau
     let begins = |l: &Launched| l.dispatch.key.kernel == "prepare";
     let begin = last.iter().rposition(begins).unwrap_or(0);
     Ok(last.split_off(begin))
-}
-
-/// Most memory the process held so far; `None` where the system does not say.
-fn peak_rss() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
 }

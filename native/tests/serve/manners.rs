@@ -237,7 +237,11 @@ fn what_does_not_end_is_stopped() {
 fn signals_drain_and_stop() {
     let server = Program::start(&["--drain-timeout", "60", "--host", "0.0.0.0"]);
     let client = server.client;
-    assert!(server.said.contains("no key is asked for"), "{}", server.said);
+    assert!(
+        server.said.contains("no key is asked for"),
+        "{}",
+        server.said
+    );
     // The tiny model is quick: so much to answer that it does not end before the signals come.
     let mut body = streamed(500);
     body["prompt"] = json!(vec![[1, 2, 3]; 60]);
