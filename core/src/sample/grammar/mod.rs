@@ -26,6 +26,7 @@ use llguidance::toktrie::{
     ApproximateTokEnv, INVALID_TOKEN, InferenceCapabilities, TokRxInfo, TokTrie,
 };
 use llguidance::{Matcher, ParserFactory};
+use regex_syntax::ast::Span;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -275,18 +276,32 @@ fn word(bytes: &[u8], special: bool) -> Vec<u8> {
     }
 }
 
-/// Refuses what is no regular expression in the words of its own parser, which point at the place; gives
-/// the expression with classes of ASCII.
+/// Refuses what is no regular expression in the words of its own parser, and says the place; gives the
+/// expression with classes of ASCII.
 fn read_regex(name: &'static str, regex: &str) -> Result<String, StructuredOutputError> {
-    let refused = |message: String| StructuredOutputError::Refused {
-        name,
-        message: short(&message),
+    // The parser draws the place below the expression, which is nothing for one line.
+    let refused = |kind: &dyn fmt::Display, span: &Span| {
+        let at = regex.get(..span.start.offset).unwrap_or(regex);
+        StructuredOutputError::Refused {
+            name,
+            message: format!(
+                "this is no regular expression: {kind}, at its character {}",
+                at.chars().count() + 1
+            ),
+        }
     };
     let mut parser = regex_syntax::ParserBuilder::new();
     let mut parser = parser.nest_limit(limits::MAX_REGEX_NESTING).build();
-    parser.parse(regex).map_err(|e| refused(e.to_string()))?;
+    parser.parse(regex).map_err(|error| match &error {
+        regex_syntax::Error::Parse(e) => refused(e.kind(), e.span()),
+        regex_syntax::Error::Translate(e) => refused(e.kind(), e.span()),
+        e => StructuredOutputError::Refused {
+            name,
+            message: short(&e.to_string()),
+        },
+    })?;
     ascii_classes::ascii_classes(regex, limits::MAX_REGEX_NESTING)
-        .map_err(|e| refused(e.to_string()))
+        .map_err(|e| refused(e.kind(), e.span()))
 }
 
 fn any_of(choices: &[String]) -> Result<String, StructuredOutputError> {
