@@ -226,3 +226,29 @@ fn a_trace_is_replayed_at_its_times_and_failures_are_told() {
     assert!(!succeeded && said.contains("127.0.0.1:9"), "{said}");
     assert!(!said.contains("secret"));
 }
+
+#[test]
+fn a_server_that_cannot_be_asked_says_what_to_do() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = format!("http://{}", free.local_addr().unwrap());
+    drop(free);
+    for (base, because) in [
+        (&*nobody, "is `twoclock serve` running?"),
+        ("127.0.0.1:8000", "must begin with http:// or https://"),
+        ("localhost:8000", "must begin with http:// or https://"),
+    ] {
+        let (succeeded, _, said) = bench(base, &["--output-len", "8"]);
+        assert!(!succeeded && said.contains(because), "{said}");
+    }
+    let guarded = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}", guarded.local_addr().unwrap());
+    thread::spawn(move || {
+        let (mut stream, _) = guarded.accept().unwrap();
+        let mut head = [0; 1024];
+        let _ = stream.read(&mut head);
+        let _ = whole(&mut stream, "401 Unauthorized", &json!({"error": "no"}));
+    });
+    let (succeeded, _, said) = bench(&base, &[]);
+    let because = "the key of --api-key-file, else of OPENAI_API_KEY";
+    assert!(!succeeded && said.contains(because), "{said}");
+}

@@ -16,7 +16,7 @@ Examples:
   twoclock bench-serve --base-url http://127.0.0.1:8000 --shared-prefix 0.8 --prefix-groups 4
   twoclock bench-serve --base-url http://127.0.0.1:8000 --trace trace.jsonl --plot load.svg
 
-Lengths are fixed:N, uniform:A:B, lognormal:MEDIAN:SIGMA[:MAX] or choice:A,B,C; of prompts in words, or
+Lengths are N or fixed:N, uniform:A:B, lognormal:MEDIAN:SIGMA[:MAX] or choice:A,B,C; of prompts in words, or
 in tokens with --token-ids; of answers the most tokens they may have. A trace is as simulate takes it: a
 file with a JSON object a line, or sharegpt-like, alpaca-like, azure-like, orca-like.
 

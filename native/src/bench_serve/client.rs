@@ -2,10 +2,10 @@
 //! connection is kept for each request under way (`ureq`, which the program brings already: blocking
 //! reads on a thread each tell when bytes came, and need no runtime). Knows no statistics.
 
-use std::io::{BufReader, Read};
+use std::io::{BufReader, ErrorKind, Read};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use serde_json::{Value, json};
 use ureq::{Agent, http};
 use url::Url;
@@ -45,10 +45,16 @@ impl Client {
     /// # Errors
     /// What is no address.
     pub fn new(args: &BenchServeArgs, key: Option<&str>) -> anyhow::Result<Self> {
-        let url = Url::parse(&args.base_url).context("--base-url is no URL")?;
-        if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-            bail!("--base-url must begin with http:// or https:// and name a host");
-        }
+        let url = Url::parse(&args.base_url);
+        let is_served =
+            |url: &Url| matches!(url.scheme(), "http" | "https") && url.host_str().is_some();
+        let Some(url) = url.ok().filter(is_served) else {
+            bail!(
+                "--base-url is {:?}, but must begin with http:// or https:// and name a host, as \
+                 http://127.0.0.1:8000 does",
+                args.base_url
+            );
+        };
         let path = url.path().trim_end_matches('/');
         let root = url.as_str().trim_end_matches('/');
         let base = match path.ends_with("/v1") {
@@ -96,11 +102,28 @@ impl Client {
         if let Some(key) = &self.authorization {
             request = request.header("Authorization", key);
         }
-        let response = request.call().map_err(|e| anyhow::anyhow!("{url}: {e}"))?;
+        let response = request.call().map_err(|error| {
+            let hint = match &error {
+                ureq::Error::Io(e) if e.kind() == ErrorKind::ConnectionRefused => {
+                    " (nobody listens there: is `twoclock serve` running?)"
+                }
+                _ => "",
+            };
+            anyhow!("{url}: {error}{hint}")
+        })?;
         let status = response.status();
         let body = whole(response.into_body().into_reader())?;
         if !status.is_success() {
-            bail!("{url} says {status}: {}", shown(&body));
+            let hint = match (status, &self.authorization) {
+                (http::StatusCode::UNAUTHORIZED, None) => {
+                    " (give the server's key in OPENAI_API_KEY or --api-key-file)"
+                }
+                (http::StatusCode::UNAUTHORIZED, Some(_)) => {
+                    " (the key of --api-key-file, else of OPENAI_API_KEY, is not the server's)"
+                }
+                _ => "",
+            };
+            bail!("{url} says {status}: {}{hint}", shown(&body));
         }
         let body: Value =
             serde_json::from_slice(&body).with_context(|| format!("{url} is no JSON"))?;

@@ -30,6 +30,10 @@ impl FromStr for Lengths {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let length = |text: &str| text.parse().ok().filter(|n| (1..=MAX).contains(n));
+        // A number alone is what everybody tries first.
+        if let Some(n) = length(text) {
+            return Ok(Self::Fixed(n));
+        }
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
         let parts: Vec<&str> = rest.split(':').collect();
         let lengths = match (kind, &parts[..]) {
@@ -58,7 +62,7 @@ impl FromStr for Lengths {
         };
         lengths.ok_or_else(|| {
             format!(
-                "it must be fixed:N, uniform:A:B, lognormal:MEDIAN:SIGMA[:MAX] or choice:A,B,C, with \
+                "it must be N, fixed:N, uniform:A:B, lognormal:MEDIAN:SIGMA[:MAX] or choice:A,B,C, with \
                  lengths from 1 to {MAX}"
             )
         })
@@ -135,6 +139,7 @@ mod tests {
             drawn
         };
         assert_eq!(draw("fixed:7")[0], 7);
+        assert_eq!(draw("8"), draw("fixed:8"));
         let uniform = draw("uniform:3:9");
         assert_eq!((uniform[0], uniform[1000], uniform[2000]), (3, 6, 9));
         let normal = draw("lognormal:100:0.5:300");
@@ -143,6 +148,7 @@ mod tests {
         assert_eq!(draw("choice:2,5")[2000], 5);
         for bad in [
             "",
+            "0",
             "fixed",
             "fixed:0",
             "fixed:x",
