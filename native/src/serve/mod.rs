@@ -34,11 +34,12 @@ pub mod tokens;
 pub mod whole;
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use tokio::net::TcpListener;
 use tokio::runtime;
 use twoclock_core::engine::HandleOptions;
@@ -108,7 +109,15 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
     let served = runtime.block_on(async {
         let listener = TcpListener::bind(place).await;
         let (host, port) = place;
-        let listener = listener.with_context(|| format!("{host}:{port} cannot be listened at"))?;
+        let listener = listener.map_err(|error| {
+            let hint = match error.kind() {
+                ErrorKind::AddrInUse => {
+                    ": another program has that port; give another with --port, or --port 0 for any that is free"
+                }
+                _ => "",
+            };
+            anyhow!("{host}:{port} cannot be listened at: {error}{hint}")
+        })?;
         let mut signals = Signals::listen().context("the host lets no signal be listened to")?;
         let app = App {
             cors_origins,
