@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use indicatif::ProgressBar;
 use twoclock_core::config::ModelConfig;
 use twoclock_core::engine::{EngineCore, LlmEngine, RetryPolicy, RunnerFactory};
@@ -16,6 +16,7 @@ use twoclock_core::sched::{
 };
 use twoclock_core::text::Tokenizer;
 use twoclock_core::weights::{Checkpoint, Quantization};
+use twoclock_shaders::caps::Caps;
 use twoclock_shaders::executor::{Executor, ExecutorError};
 use twoclock_shaders::kernels::matmul::Regime;
 
@@ -125,6 +126,47 @@ pub fn limits(model: &ModelConfig, max_model_len: Option<usize>) -> SchedulerCon
     }
 }
 
+/// Shortest context that is worth being named.
+const LEAST_CONTEXT: usize = 64;
+
+/// What to ask for instead, said behind what does not fit: the longest context that does, else the least
+/// memory.
+fn what_fits(
+    caps: &Caps,
+    checkpoint: &Checkpoint,
+    options: &EngineOptions,
+    available: u64,
+) -> String {
+    let needs = |max_model_len: usize| {
+        let options = EngineOptions {
+            max_model_len: Some(max_model_len),
+            ..options.clone()
+        };
+        let limits = options.limits(&checkpoint.config);
+        let (compute, kv) = (options.compute_dtype, options.kv_cache_dtype);
+        let plan = MemoryPlan::new(caps, checkpoint, &limits, compute, kv);
+        plan.ok().map(|plan| plan.total())
+    };
+    let fits = |len: usize| needs(len).is_some_and(|bytes| bytes <= available);
+    let asked = options.context_length(&checkpoint.config);
+    let least = LEAST_CONTEXT.min(asked);
+    if !fits(least) {
+        return needs(least).map_or_else(String::new, |bytes| {
+            let mib = bytes.div_ceil(1 << 20);
+            format!(": even --max-model-len {least} takes --memory {mib}")
+        });
+    }
+    let (mut longest, mut beyond) = (least, asked);
+    while beyond - longest > 1 {
+        let middle = longest + (beyond - longest) / 2;
+        match fits(middle) {
+            true => longest = middle,
+            false => beyond = middle,
+        }
+    }
+    format!(": --max-model-len {longest} fits")
+}
+
 /// The engine of a program on this machine.
 pub type HostEngine = LlmEngine<ModelRunner<HostExecutor>, HostClock>;
 
@@ -202,6 +244,11 @@ pub fn load(
         options.kv_cache_dtype,
     )?;
     report.detail(&format!("{plan}"));
+    let memory = memory::budget(executor.caps(), options.memory_mib);
+    if let Some(Err(error)) = memory.map(|available| plan.check(available)) {
+        let hint = what_fits(executor.caps(), &checkpoint, options, memory.unwrap_or(0));
+        bail!("{error}{hint}");
+    }
     let head_dim = model.head_dim as u32;
     let kv_bytes = plan.kv_dtype.row_bytes(head_dim);
     let shape = ModelShape::new(
@@ -218,7 +265,7 @@ pub fn load(
         caches,
         config: config.clone(),
         options: RunnerOptions {
-            memory: memory::budget(executor.caps(), options.memory_mib),
+            memory,
             compute_dtype: options.compute_dtype,
             kv_cache_dtype: options.kv_cache_dtype,
             ..RunnerOptions::default()
