@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use twoclock_core::runner::{ComputeDtype, KvCacheDtype};
@@ -394,4 +395,39 @@ pub enum GenerationConfig {
     Auto,
     /// They do not.
     None,
+}
+
+/// What to say to a command line that lacks its model, beside what clap says.
+pub fn hint(error: &clap::Error) -> Option<&'static str> {
+    if error.kind() != ErrorKind::MissingRequiredArgument {
+        return None;
+    }
+    let said = error.render().to_string();
+    match said.contains("--model") {
+        true if said.contains("twoclock bench ") => Some(
+            "`twoclock list` shows the models here and those that can be pulled; --model-config llama-3-8b \
+             benches that shape with random weights.",
+        ),
+        true => Some("`twoclock list` shows the models here and those that can be pulled."),
+        false => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_names_no_model_is_told_where_they_are() {
+        let said = |line: &[&str]| hint(&Cli::try_parse_from(line).unwrap_err());
+        let told = said(&["twoclock", "run"]).unwrap();
+        assert!(told.contains("twoclock list") && !told.contains("--model-config"));
+        assert!(
+            said(&["twoclock", "bench"])
+                .unwrap()
+                .contains("--model-config")
+        );
+        assert_eq!(said(&["twoclock", "bench-serve"]), None);
+        assert_eq!(said(&["twoclock", "run", "--nonsense"]), None);
+    }
 }

@@ -12,6 +12,7 @@ use twoclock_core::types::{FinishReason, SamplingParams};
 
 use crate::answer::answer;
 use crate::engine::HostEngine;
+use crate::flags;
 use crate::interrupt;
 use crate::output;
 use crate::text_input::read_line;
@@ -88,7 +89,8 @@ pub fn converse(
                 session.push(Message::assistant(given.text));
             }
             Err(twoclock_core::error::Error::Request(e)) => {
-                output::note(&format!("{e} (/clear begins anew)"));
+                let said = flags::named(&e.to_string());
+                output::note(&format!("{said} (/clear begins anew)"));
                 session = before;
             }
             Err(e) => return Err(e.into()),

@@ -16,7 +16,8 @@ use twoclock::bench;
 use twoclock::bench_serve;
 use twoclock::catalogue;
 use twoclock::cli::{
-    Cli, Command, Comparison, EmbedArgs, GenerationConfig, RunArgs, SamplingArgs, SimulateArgs,
+    self, Cli, Command, Comparison, EmbedArgs, GenerationConfig, RunArgs, SamplingArgs,
+    SimulateArgs,
 };
 use twoclock::devices;
 use twoclock::dump_shaders;
@@ -24,6 +25,7 @@ use twoclock::embed;
 use twoclock::engine::{self, EngineOptions};
 use twoclock::engine_args::EngineArgs;
 use twoclock::eval;
+use twoclock::flags;
 use twoclock::inspect;
 use twoclock::interrupt;
 use twoclock::models::Models;
@@ -43,14 +45,24 @@ use twoclock_core::types::SamplingParams;
 use twoclock_core::weights::GenerationDefaults;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // As clap does itself: who does not read it is not told.
+            let _ = error.print();
+            if let Some(hint) = cli::hint(&error) {
+                output::note(&format!("\n{hint}"));
+            }
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
     logs(&cli);
     match run(&cli) {
         Ok(()) if interrupt::was_heeded() => ExitCode::from(interrupt::STATUS),
         Ok(()) => ExitCode::SUCCESS,
         Err(e) if matches!(e.downcast_ref(), Some(OutputError::Closed)) => ExitCode::SUCCESS,
         Err(e) => {
-            output::note(&format!("twoclock: {}", output::sentence(&e)));
+            output::note(&format!("twoclock: {}", flags::sentence(&e)));
             ExitCode::FAILURE
         }
     }

@@ -40,18 +40,30 @@ fn limits_beyond_the_model_are_refused() {
     let home = tempfile::tempdir().unwrap();
     for limit in ["513", "4294967297", "18446744073709551615"] {
         let output = run(home.path(), &["--max-model-len", limit]).output();
-        refused(&output.unwrap(), "the model was made for 512 positions");
+        refused(
+            &output.unwrap(),
+            "the model was made for 512 positions: lower --max-model-len",
+        );
     }
     let output = run(home.path(), &["--temperature", "1e-40"]).output();
     refused(&output.unwrap(), "temperature is 1e-40");
     for (flag, value, because) in [
-        ("--top-p", "1.5", "top_p is 1.5"),
-        ("--min-p", "2", "min_p is 2"),
-        ("--repetition-penalty", "0", "repetition_penalty is 0"),
-        ("--presence-penalty", "-3", "presence_penalty is -3"),
-        ("--logit-bias", "3=1000", "logit_bias is 1000"),
-        ("--logit-bias", "99999=1", "logit_bias holds token id 99999"),
+        ("--top-p", "1.5", "--top-p is 1.5"),
+        ("--min-p", "2", "--min-p is 2"),
+        ("--repetition-penalty", "0", "--repetition-penalty is 0"),
+        ("--presence-penalty", "-3", "--presence-penalty is -3"),
+        ("--logit-bias", "3=1000", "--logit-bias is 1000"),
+        (
+            "--logit-bias",
+            "99999=1",
+            "--logit-bias holds token id 99999",
+        ),
         ("--stop", "", "stop is an empty string"),
+        (
+            "--memory",
+            "0",
+            "a shorter context or fewer sequences: even --max-model-len 64 takes --memory ",
+        ),
     ] {
         let output = run(home.path(), &[flag, value]).output();
         refused(&output.unwrap(), because);
@@ -72,6 +84,49 @@ fn changed(home: &Path, name: &str, change: impl Fn(&mut Vec<u8>)) -> PathBuf {
     let path = home.join(name);
     std::fs::write(&path, bytes).unwrap();
     path
+}
+
+#[test]
+fn a_form_is_refused_by_its_flag() {
+    let home = tempfile::tempdir().unwrap();
+    let scene = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden");
+    let folder = home.path().join("model");
+    std::fs::create_dir(&folder).unwrap();
+    for file in [
+        "models/llama_bias/config.json",
+        "models/llama_bias/model.safetensors",
+        "tokenizer/tokenizer.json",
+    ] {
+        let name = Path::new(file).file_name().unwrap();
+        std::fs::copy(scene.join(file), folder.join(name)).unwrap();
+    }
+    for (flag, form, because) in [
+        (
+            "--regex",
+            "é[A-",
+            "--regex: this is no regular expression: unclosed character class, at its character 2",
+        ),
+        (
+            "--json-schema",
+            "{\"type\":",
+            "--json-schema: the schema is no JSON",
+        ),
+    ] {
+        let arguments = ["run", "--device", "cpu", "--raw", "-p", "a", flag, form];
+        let mut command = twoclock(home.path(), &arguments);
+        refused(&command.arg("-m").arg(&folder).output().unwrap(), because);
+    }
+}
+
+#[test]
+fn a_taken_port_says_how_to_take_another() {
+    let home = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let arguments = ["serve", "--device", "cpu", "--port", &port];
+    let mut command = twoclock(home.path(), &arguments);
+    let output = command.arg("-m").arg(model()).output().unwrap();
+    refused(&output, "give another with --port");
 }
 
 #[test]

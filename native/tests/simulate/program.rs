@@ -80,7 +80,7 @@ fn the_program_serves_files_and_refuses_what_is_none() {
             "sliding_window": 64}"#,
     );
     let (fine, text) = twoclock(&["--model", &windowed, "--block-size", "0"]);
-    assert!(!fine && text.contains("block_size"), "{text}");
+    assert!(!fine && text.contains("--block-size"), "{text}");
     assert!(!text.contains("panicked"), "{text}");
     let device = write(
         "device.json",
@@ -125,8 +125,8 @@ fn the_program_serves_files_and_refuses_what_is_none() {
         (["--policy", "best"], "orca-oracle"),
         (["--rate", "0"], "above 0"),
         (["--requests", "0"], "no request"),
-        (["--block-size", "7"], "block_size"),
-        (["--max-model-len", "0"], "max_model_len"),
+        (["--block-size", "7"], "--block-size is 7"),
+        (["--max-model-len", "0"], "--max-model-len is 0"),
         (["--plot", "a.jpg"], ".png"),
     ] {
         let (fine, text) = twoclock(&args);
@@ -139,7 +139,7 @@ fn the_program_serves_files_and_refuses_what_is_none() {
     }
     let longest = usize::MAX.to_string();
     let (fine, text) = twoclock(&["--max-model-len", &longest, "--block-size", "1"]);
-    assert!(!fine && text.contains("block_size"), "{text}");
+    assert!(!fine && text.contains("--block-size"), "{text}");
     assert!(!text.contains("panicked"), "{text}");
 }
 
