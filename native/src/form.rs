@@ -17,8 +17,9 @@ use crate::text_input::read_text;
 #[group(id = "form", multiple = false)]
 pub struct FormArgs {
     /// JSON that this schema allows: a file, or the schema itself, as in --json-schema
-    /// '{"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}'. Say in the
-    /// prompt what the members mean; the form alone does not.
+    /// '{"type": "object", "properties": {"name": {"type": "string", "maxLength": 40}}, "required":
+    /// ["name"], "additionalProperties": false}'. Say in the prompt what the members mean; the form alone
+    /// does not. Bound what may be long: an answer that is cut (-n) is no whole JSON.
     #[arg(long, value_name = "FILE|TEXT")]
     pub json_schema: Option<String>,
     /// Any JSON object.
