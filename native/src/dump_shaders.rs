@@ -31,9 +31,9 @@ Examples:
   twoclock dump-shaders -m smollm2 shaders/        those that this model asks the best device for
   twoclock dump-shaders -m smollm2 --for gpu shaders/   ... or any GPU with WebGPU's default limits
 
-manifest.json lists the files with each variant's kernel, body, modules, constants and bindings. With
---spirv there is what naga makes of each for Vulkan too, as the engine has it compiled (without bounds
-checks).";
+manifest.json lists the files with each variant's kernel, body, modules, constants and bindings. \
+With --spirv there is what naga makes of each for Vulkan too, as the engine has it compiled \
+(without bounds checks).";
 
 /// What is written.
 #[derive(Debug, Args)]

@@ -15,26 +15,28 @@ Example:
     {\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"max_tokens\": 20}}' | tr -d '\\n' > in.jsonl
   twoclock batch -m smollm2 in.jsonl out.jsonl
 
-Each line of the input is a request as in OpenAI's batch files, for /v1/chat/completions or
-/v1/completions; \"arrival_s\" beside the body lets it wait so many seconds from the start, to replay
-real traffic. Read are OpenAI's fields of a body (n, stop, seed, logit_bias, logprobs, response_format
-…) and vLLM's beside them: priority, cache_salt, structured_outputs (json, json_object, regex, choice,
-grammar; also guided_…), top_k, min_p, repetition_penalty, min_tokens, stop_token_ids, bad_words,
-ignore_eos, prompt_logprobs and more. What would change the answer and is not served is refused by name;
-fields nobody knows are passed over. A body has at most 1024 answers, prompts times n. The model of -m
-answers whatever \"model\" a body names, so that a file made for another service can be used as it is; the
-answer says which model it came from.
+Each line of the input is a request as in OpenAI's batch files, for /v1/chat/completions or \
+/v1/completions; \"arrival_s\" beside the body lets it wait so many seconds from the start, to \
+replay real traffic. Read are OpenAI's fields of a body (n, stop, seed, logit_bias, logprobs, \
+response_format …) and vLLM's beside them: priority, cache_salt, structured_outputs (json, \
+json_object, regex, choice, grammar; also guided_…), top_k, min_p, repetition_penalty, min_tokens, \
+stop_token_ids, bad_words, ignore_eos, prompt_logprobs and more. What would change the answer and \
+is not served is refused by name; fields nobody knows are passed over. A body has at most 1024 \
+answers, prompts times n. The model of -m answers whatever \"model\" a body names, so that a file \
+made for another service can be used as it is; the answer says which model it came from.
 
-A body that says no temperature is drawn at what the model recommends, else at 1, as OpenAI's are; `twoclock
-run` draws at 0 there.
+A body that says no temperature is drawn at what the model recommends, else at 1, as OpenAI's are; \
+`twoclock run` draws at 0 there.
 
-Each line of the output is an answer, in the order they were ready. What is wrong with a request is its
-answer, with status 400, also where its line is no JSON behind the custom_id; a line without one that can
-be read, or with that of another line, refuses the file before anything is answered. Where this program or its device failed, the status is 500. Run again, the
-command goes on with the requests that have no answer yet, also after it was stopped in the middle, and
-tries those with a status of 500 or more another time: their lines are taken out of the file, so that
-it has one answer a custom_id. Answers with status 400 stay as they are. A request without a seed gets
-one from its custom_id. A summary with times, throughput and use of the cache goes to standard output.";
+Each line of the output is an answer, in the order they were ready. What is wrong with a request \
+is its answer, with status 400, also where its line is no JSON behind the custom_id; a line \
+without one that can be read, or with that of another line, refuses the file before anything is \
+answered. Where this program or its device failed, the status is 500. Run again, the command goes \
+on with the requests that have no answer yet, also after it was stopped in the middle, and tries \
+those with a status of 500 or more another time: their lines are taken out of the file, so that it \
+has one answer a custom_id. Answers with status 400 stay as they are. A request without a seed \
+gets one from its custom_id. A summary with times, throughput and use of the cache goes to \
+standard output.";
 
 /// What `batch` takes.
 #[derive(Debug, Args)]

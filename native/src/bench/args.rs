@@ -21,25 +21,28 @@ What the figures are (names of --json):
   decode_tok_s         tokens a second of one request behind a prompt of 16, from its first token on
   parallel_tok_s       the same of --parallel requests together, all their tokens
   load_s               seconds to open the device and load the model, pipelines from the cache
-  first_token_cold_s   seconds from opening the device to the first token of a prompt of 16 in a fresh
-                       process without any compiled shader: no pipeline cache, the driver's own turned
-                       off (Mesa, NVIDIA; others' by their own means). Files may lie in memory already
+  first_token_cold_s   seconds from opening the device to the first token of a prompt of 16 in a
+                       fresh process without any compiled shader: no pipeline cache, the driver's
+                       own turned off (Mesa, NVIDIA; others' by their own means). Files may lie in
+                       memory already
   first_token_warm_s   the same with both caches as the runs before left them
   gpu_bytes            bytes of all buffers on the device: weights, keys and values, workspace
   weight_bytes         of them, weights; file_bytes: what the model's files take
   peak_rss_bytes       most memory the process held, up to the end of serving (Linux)
-  dispatches_per_layer dispatches a layer adds to a decode step: counted by the executor, less those of
-                       the same model of one layer, over the others (of one layer: of its whole step)
+  dispatches_per_layer dispatches a layer adds to a decode step: counted by the executor, less those
+                       of the same model of one layer, over the others (of one layer: of its whole
+                       step)
   submits_per_token, readback_bytes_per_token
                        counted by the executor while decoding, prefill taken off
   bandwidth_fraction   bytes a decode step must move (weights once, keys and values of its context)
-                       times decode_tok_s, of the bytes a second a copy on the device moves, read and
-                       written
-  flops_fraction       operations a prompt needs times prefill_tok_s over its tokens, of the most that
-                       was seen: of multiply-adds on registers in f32, or of a product of the model alone
-  best_gemv_fraction   time of a decode step's matrix products, were each as fast a byte as the fastest
-                       of its variant (body, format) is by itself, of the time a token takes
-Figures that cannot be had here are null. Of several prompts and numbers of requests, all are in
+                       times decode_tok_s, of the bytes a second a copy on the device moves, read
+                       and written
+  flops_fraction       operations a prompt needs times prefill_tok_s over its tokens, of the most
+                       that was seen: of multiply-adds on registers in f32, or of a product of the
+                       model alone
+  best_gemv_fraction   time of a decode step's matrix products, were each as fast a byte as the
+                       fastest of its variant (body, format) is by itself, of the time a token takes
+Figures that cannot be had here are null. Of several prompts and numbers of requests, all are in \
 prefill and in parallel.";
 
 /// What is measured.

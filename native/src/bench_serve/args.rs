@@ -16,24 +16,25 @@ Examples:
   twoclock bench-serve --base-url http://127.0.0.1:8000 --shared-prefix 0.8 --prefix-groups 4
   twoclock bench-serve --base-url http://127.0.0.1:8000 --trace trace.jsonl --plot load.svg
 
-Lengths are N or fixed:N, uniform:A:B, lognormal:MEDIAN:SIGMA[:MAX] or choice:A,B,C; of prompts in words, or
-in tokens with --token-ids; of answers the most tokens they may have. A trace is as simulate takes it: a
-file with a JSON object a line, or sharegpt-like, alpaca-like, azure-like, orca-like.
+Lengths are N or fixed:N, uniform:A:B, lognormal:MEDIAN:SIGMA[:MAX] or choice:A,B,C; of prompts in \
+words, or in tokens with --token-ids; of answers the most tokens they may have. A trace is as \
+simulate takes it: a file with a JSON object a line, or sharegpt-like, alpaca-like, azure-like, \
+orca-like.
 
 What the figures are (names of --json; all times in ms):
-  ttft_ms   from when a request was due to its first token: with a rate or a trace that is its time, also
-            where the machine that sends was late
+  ttft_ms   from when a request was due to its first token: with a rate or a trace that is its time,
+            also where the machine that sends was late
   tpot_ms   from the first token to the last, over the tokens after the first
   itl_ms    between two pieces of one answer
   e2e_ms    from when a request was due to its last token
   output_tok_s, total_tok_s, request_s
-            tokens of answers, tokens of both, requests answered, a second, from the first request to the
-            last token of all
+            tokens of answers, tokens of both, requests answered, a second, from the first request
+            to the last token of all
   goodput_request_s, goodput_output_tok_s, slo_attainment
-            of the requests that kept the times to keep, all of those that were answered where there are
-            none; a request that failed kept none
-A key is read from OPENAI_API_KEY or a file, never from the command line. Proxies are not used. The exit
-status is not 0 where a request failed.";
+            of the requests that kept the times to keep, all of those that were answered where there
+            are none; a request that failed kept none
+A key is read from OPENAI_API_KEY or a file, never from the command line. Proxies are not used. \
+The exit status is not 0 where a request failed.";
 
 /// Where requests go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

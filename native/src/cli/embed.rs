@@ -12,11 +12,12 @@ Examples:
   twoclock embed -m hf:ORG/REPO -f sentences.txt --json > vectors.jsonl
   twoclock embed -m smollm2 -f - --pooling mean --dimensions 256 < sentences.txt
 
-A vector a line, in the order of the texts: numbers with spaces between, or with --json an object of
-OpenAI's list of embeddings. Vectors have length 1, so that the sum of the products of two is their
-cosine: 1 for the same direction. What is pooled is what the model's files say (sentence-transformers'
-1_Pooling, a GGUF file's pooling_type), else the last token. Models trained for it compare best, and
-many want an instruction at the beginning of a text; see what their authors write.";
+A vector a line, in the order of the texts: numbers with spaces between, or with --json an object \
+of OpenAI's list of embeddings. Vectors have length 1, so that the sum of the products of two is \
+their cosine: 1 for the same direction. What is pooled is what the model's files say \
+(sentence-transformers' 1_Pooling, a GGUF file's pooling_type), else the last token. Models \
+trained for it compare best, and many want an instruction at the beginning of a text; see what \
+their authors write.";
 
 /// What `embed` takes.
 #[derive(Debug, Args)]

@@ -16,8 +16,8 @@ pub(super) fn more_help() -> String {
 Policies:
 {}
 
-Rates (served, tokens/s, goodput) are counted while the middle half of all answers ended, so
-that neither the beginning nor the drain counts.
+Rates (served, tokens/s, goodput) are counted while the middle half of all answers ended, so that \
+neither the beginning nor the drain counts.
 
 Files:
   a device file is one JSON object, all as reached, not as promised. flops may be one number, for

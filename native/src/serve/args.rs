@@ -19,16 +19,16 @@ Examples:
   twoclock serve -m small=smollm2 -m big=hf:ORG/REPO --idle-unload 600
                                    two models, loaded when first asked for
 
-/openapi.json says what there is. A client gives as base URL http://HOST:PORT/v1. A lone model is loaded
-before anybody is heard; of several each is loaded when first asked for. SIGTERM (or Ctrl-C) lets what
-runs end and takes nothing new; a second one stops at once. Who has gone costs nothing more: the request
-is given up.
+/openapi.json says what there is. A client gives as base URL http://HOST:PORT/v1. A lone model is \
+loaded before anybody is heard; of several each is loaded when first asked for. SIGTERM (or \
+Ctrl-C) lets what runs end and takes nothing new; a second one stops at once. Who has gone costs \
+nothing more: the request is given up.
 
-A request that says no temperature is drawn at what the model recommends, else at 1, as OpenAI's are;
-`twoclock run` draws at 0 there. Give \"temperature\": 0 for the likeliest token each time.
+A request that says no temperature is drawn at what the model recommends, else at 1, as OpenAI's \
+are; `twoclock run` draws at 0 there. Give \"temperature\": 0 for the likeliest token each time.
 
-Keys are read from --api-key-file or TWOCLOCK_API_KEY; without either everybody is served who reaches the
-port, so leave --host as it is, or put a proxy before it.";
+Keys are read from --api-key-file or TWOCLOCK_API_KEY; without either everybody is served who \
+reaches the port, so leave --host as it is, or put a proxy before it.";
 
 /// What `serve` takes.
 #[derive(Debug, Args)]

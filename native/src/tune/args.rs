@@ -10,10 +10,11 @@ Examples:
   twoclock tune
   twoclock tune --device 1 --dry-run --json
 
-Which variant of a matrix product is fastest for a number of tokens differs from device to device: which
-body, on how many lanes, in which tiles. `tune` times them on matrices of usual shapes and keeps what it
-finds beside the adapter's compiled pipelines; later runs on that adapter and driver read it from there. No
-choice changes a bit of any answer. Without it defaults hold that suit the device by its limits. Takes about a minute; let nothing else use the device meanwhile.";
+Which variant of a matrix product is fastest for a number of tokens differs from device to device: \
+which body, on how many lanes, in which tiles. `tune` times them on matrices of usual shapes and \
+keeps what it finds beside the adapter's compiled pipelines; later runs on that adapter and driver \
+read it from there. No choice changes a bit of any answer. Without it defaults hold that suit the \
+device by its limits. Takes about a minute; let nothing else use the device meanwhile.";
 
 /// What is tuned.
 #[derive(Debug, Args)]
