@@ -12,7 +12,7 @@ use twoclock_core::text::template::StrftimeNow;
 use twoclock_core::text::{ChatTemplate, TextError};
 
 use crate::host_time;
-use crate::text_input::read_text;
+use crate::text_input::{json_fault, read_text};
 
 /// Why nothing was rendered.
 #[derive(Debug, Error)]
@@ -57,7 +57,7 @@ pub fn template_file(path: &Path) -> anyhow::Result<TextAssets> {
 /// [`RenderError`].
 pub fn render(assets: &TextAssets, input: &str) -> Result<String, RenderError> {
     let mut variables: Map<String, Value> =
-        serde_json::from_str(input).map_err(|e| RenderError::NotAnObject(e.to_string()))?;
+        serde_json::from_str(input).map_err(|e| RenderError::NotAnObject(json_fault(&e)))?;
     let wrong = |name, found: &Value, expected| RenderError::Variable {
         name,
         found: found.to_string().chars().take(60).collect(),

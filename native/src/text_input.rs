@@ -28,6 +28,13 @@ pub fn read_text(path: &Path) -> anyhow::Result<String> {
     read(file, MAX_TEXT, &path.display().to_string())
 }
 
+/// What is wrong with a text that should be JSON. Of any letter where a value should begin, the parser says
+/// that it expected an "ident", which tells nobody anything.
+pub fn json_fault(error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    said.replacen("expected ident", "no value begins so", 1)
+}
+
 /// The whole of standard input, as it is: `most` bytes or fewer.
 ///
 /// # Errors

@@ -14,7 +14,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::store::human_bytes;
-use crate::text_input::MAX_TEXT;
+use crate::text_input::{MAX_TEXT, json_fault};
 
 /// Why a file of requests or answers cannot be used.
 #[derive(Debug, Error)]
@@ -257,9 +257,7 @@ fn lines_error(path: &Path, line: usize, cause: String) -> BatchError {
 
 /// What serde says, without its own line number: each line is a text of its own.
 pub(super) fn without_place(error: &serde_json::Error) -> String {
-    let said = error.to_string();
-    // What serde says of any letter where a value should begin.
-    let said = said.replacen("expected ident", "no value begins so", 1);
+    let said = json_fault(error);
     match said.rfind(" at line ") {
         Some(end) => format!("{} (column {})", &said[..end], error.column()),
         None => said,

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use super::api_error::ApiError;
 use super::app::Settings;
+use crate::text_input::json_fault;
 
 /// Bodies of the greatest length that are held at once.
 const WHOLE_BODIES: usize = 64;
@@ -120,7 +121,8 @@ fn not_json(error: &serde_json::Error) -> ApiError {
     if error.is_data() {
         return ApiError::bad_request("the body must be a JSON object").param("body");
     }
-    ApiError::bad_request(format!("the body is no JSON: {error}")).code("invalid_json")
+    let said = format!("the body is no JSON: {}", json_fault(error));
+    ApiError::bad_request(said).code("invalid_json")
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use super::lengths::{self, Lengths};
-use crate::text_input::read_text;
+use crate::text_input::{json_fault, read_text};
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -160,7 +160,7 @@ pub fn parse(text: &str) -> Result<Vec<TraceRequest>, TraceError> {
 
 /// What is wrong with a line, and in which column: its number is known already.
 fn in_line(error: &serde_json::Error) -> String {
-    let message = error.to_string();
+    let message = json_fault(error);
     let place = format!(" at line {} column {}", error.line(), error.column());
     match message.strip_suffix(&place) {
         Some(message) => format!("{message} (column {})", error.column()),
