@@ -72,10 +72,8 @@ def main():
     if len(sys.argv) != 2 or not os.path.isfile(os.path.join(sys.argv[1], "pkg", "twoclock_web.js")):
         print(__doc__, file=sys.stderr)
         return 2
-    names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
-    browser = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    browser = find()
     if browser is None:
-        print("no Chromium is installed: install one, or name it in CHROMIUM", file=sys.stderr)
         return 2
     verdicts = queue.Queue()
     handler = functools.partial(Handler, directory=sys.argv[1], verdicts=verdicts)
@@ -92,6 +90,15 @@ def main():
         if state != "pass" or not text.startswith(pass_text):
             status = 1
     return status
+
+
+def find():
+    """A Chromium; None where there is none, which is said."""
+    names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
+    browser = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    if browser is None:
+        print("no Chromium is installed: install one, or name it in CHROMIUM", file=sys.stderr)
+    return browser
 
 
 def watch(browser, url, verdicts):
@@ -127,4 +134,5 @@ def watch(browser, url, verdicts):
     return verdict
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

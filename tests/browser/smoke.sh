@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds web/ for wasm32 and runs its page in headless Chromium, and has that compile every kernel.
+# Builds web/ for wasm32 and runs its page in headless Chromium, has that compile every kernel, and uses the
+# server's page as a person does.
 # Needs the wasm32 target, a wasm-bindgen of the version in Cargo.toml (WASM_BINDGEN or on the PATH),
 # Chromium and Python; tests/run.sh brings them.
 set -euo pipefail
@@ -16,3 +17,4 @@ cargo build --quiet --workspace --example dump_shaders
 "${WASM_BINDGEN:-wasm-bindgen}" --target web --out-dir "$site/pkg" \
   "$target/wasm32-unknown-unknown/debug/twoclock_web.wasm"
 python3 tests/browser/smoke.py "$site"
+python3 -B tests/browser/chat.py
