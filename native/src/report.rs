@@ -118,6 +118,11 @@ impl Stages {
         self.begun = true;
         self.bar.set_message(what);
     }
+
+    /// Something for who looks for a fault, told above the bar.
+    pub fn detail(&self, report: &Reporter, text: &str) {
+        self.bar.suspend(|| report.detail(text));
+    }
 }
 
 impl Drop for Stages {

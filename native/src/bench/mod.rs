@@ -198,7 +198,7 @@ fn measure(
     let begin = Instant::now();
     let mut core = load(args, checkpoint, store, Caches::Warm)?;
     let load_s = begin.elapsed().as_secs_f64();
-    report.detail(&format!("loaded in {load_s:.2} s"));
+    stages.detail(report, &format!("loaded in {load_s:.2} s"));
     let seed = &mut 7;
     let decode = Load {
         tokens: args.tokens,
@@ -225,18 +225,18 @@ fn measure(
         let rate = runs(&mut core, load, |load, served| {
             load.prompt as f64 / served.first
         })?;
-        report.detail(&format!("prefill of {prompt}: {rate:.1} tokens/s"));
+        stages.detail(report, &format!("prefill of {prompt}: {rate:.1} tokens/s"));
         prefill.push((prompt, rate));
     }
     stages.begin(format!("decode of {} tokens", args.tokens));
     let decode_tok_s = runs(&mut core, decode, drawn)?;
-    report.detail(&format!("decode: {decode_tok_s:.1} tokens/s"));
+    stages.detail(report, &format!("decode: {decode_tok_s:.1} tokens/s"));
     let mut parallel = Vec::new();
     for &requests in together() {
         stages.begin(format!("{requests} requests together"));
         let load = Load { requests, ..decode };
         let rate = runs(&mut core, load, drawn)?;
-        report.detail(&format!("{requests} together: {rate:.1} tokens/s"));
+        stages.detail(report, &format!("{requests} together: {rate:.1} tokens/s"));
         parallel.push((requests, rate));
     }
     let peak_rss_bytes = memory::peak_rss();
