@@ -1,4 +1,5 @@
-//! An error as clients get it: a status, and a body in OpenAI's shape that names the field at fault.
+//! An error as clients get it: a status, and a body in OpenAI's shape that names the field at fault. The answer
+//! carries the error itself too, for paths whose clients look for another shape.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -178,6 +179,7 @@ impl IntoResponse for ApiError {
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        response.extensions_mut().insert(self);
         response
     }
 }

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
+use super::allowed_hosts::{self, AllowedHosts};
 use super::api_error::ApiError;
 use super::auth::{self, ApiKeys};
 use super::http_metrics::HttpMetrics;
@@ -43,6 +44,8 @@ pub struct App {
     pub settings: Settings,
     /// Who is let in.
     pub keys: ApiKeys,
+    /// What it may be called.
+    pub allowed_hosts: AllowedHosts,
     /// Pages of these origins may ask.
     pub cors_origins: Vec<HeaderValue>,
     /// How it ends.
@@ -64,6 +67,7 @@ impl App {
             models,
             settings,
             keys,
+            allowed_hosts: AllowedHosts::default(),
             cors_origins: Vec::new(),
             shutdown: Shutdown::default(),
             body_room: BodyRoom::new(settings.max_body),
@@ -99,8 +103,8 @@ pub const PATHS: [&str; 15] = [
     "/openapi.json",
 ];
 
-/// Every path and its handler, behind what all requests pass: the log and the count, a net for panics, pages
-/// of other origins, keys, and the end of the server.
+/// Every path and its handler, behind what all requests pass: the log and the count, the shape of errors, a net
+/// for panics, the server's names, pages of other origins, keys, and the end of the server.
 pub fn router(app: Arc<App>) -> Router {
     let cors = cors::layer(&app.cors_origins);
     let router = Router::new()
@@ -130,7 +134,9 @@ pub fn router(app: Arc<App>) -> Router {
         None => router,
     };
     router
+        .layer(from_fn_with_state(Arc::clone(&app), allowed_hosts::check))
         .layer(CatchPanicLayer::custom(fault))
+        .layer(from_fn(messages::shape))
         .layer(from_fn_with_state(Arc::clone(&app), access::log))
         .layer(from_fn(access::no_sniff))
         .with_state(app)

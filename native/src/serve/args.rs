@@ -65,6 +65,12 @@ pub struct PlaceArgs {
     /// key is that in `TWOCLOCK_API_KEY`, if it is set.
     #[arg(long, value_name = "FILE")]
     pub api_key_file: Option<PathBuf>,
+    /// Answer to this name too, such as `example.org`. Without keys, a server that is heard on this machine
+    /// alone answers to localhost, its address and these, so that no web page reaches it under a name of the
+    /// page's own; with keys, or heard further, to these where some are given and else to any. * is any. May
+    /// be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub allowed_host: Vec<String>,
     /// Let pages of this origin, such as `https://example.org`, ask from browsers; * is all. May be
     /// repeated.
     #[arg(long, value_name = "ORIGIN")]
@@ -81,7 +87,7 @@ pub struct LimitArgs {
     /// Longest body of a request, MiB.
     #[arg(long, default_value_t = 4, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub max_body: u64,
-    /// Connections at once; more wait to be taken.
+    /// Connections at once; more wait to be taken. Fewer where no more files may be open.
     #[arg(long, default_value_t = 1024, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_connections: u32,
     /// Seconds for the head of a request, and that a connection may lie idle.

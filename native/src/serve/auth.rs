@@ -103,7 +103,8 @@ pub async fn admit(State(app): State<Arc<App>>, request: Request, next: Next) ->
     if is_open || app.keys.admit(request.headers()) {
         return next.run(request).await;
     }
-    let said = "there is no such API key, or none was given: send it as Authorization: Bearer KEY";
+    let said = "there is no such API key, or none was given: send it as Authorization: Bearer KEY, \
+                or as x-api-key: KEY";
     ApiError::new(StatusCode::UNAUTHORIZED, said)
         .code("invalid_api_key")
         .into_response()

@@ -1,11 +1,12 @@
-//! `/v1/messages` and `/v1/messages/count_tokens`: Anthropic's protocol, errors included.
+//! `/v1/messages` and `/v1/messages/count_tokens`: Anthropic's protocol, errors included, whoever met them.
 
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
 use axum::response::sse::Event;
-use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 use twoclock_core::chat::AnswerParts;
@@ -29,6 +30,10 @@ use crate::anthropic::{
 use crate::openai::fields::{Fields, Refusal};
 use crate::openai::{Endpoint, messages};
 
+const PATH: &str = "/v1/messages";
+/// What stands below it, whether it is served or not.
+const BELOW: &str = "/v1/messages/";
+
 const PROTOCOL: Protocol = Protocol {
     endpoint: Endpoint::Chat,
     prefix: "msg_",
@@ -41,33 +46,26 @@ pub async fn message(
     State(app): State<Arc<App>>,
     Extension(id): Extension<RequestId>,
     request: Request,
-) -> Response {
-    let answered = within(&app, async |deadline| {
+) -> Result<Response, ApiError> {
+    within(&app, async |deadline| {
         let job = begin(&app, PROTOCOL, &id, request, deadline).await?;
         match job.asked.stream {
             true => Ok(stream::answer(job, Teller::new, app.settings.ping_interval)),
             false => Ok(whole::json(&body(&whole::gather(job).await?))),
         }
-    });
-    or_error(answered.await, &id)
+    })
+    .await
 }
 
 /// `/v1/messages/count_tokens`.
-pub async fn count(
-    State(app): State<Arc<App>>,
-    Extension(id): Extension<RequestId>,
-    request: Request,
-) -> Response {
-    let counted = async {
-        let body = RequestBody::read(request, &app.settings, &app.body_room).await?;
-        let (lease, body) = lease(&app, body).await?;
-        let counted = spawn_blocking(move || -> Result<usize, ApiError> {
-            Ok(num_tokens(&body.value()?, lease.loaded()).map_err(renamed)?)
-        });
-        let counted = counted.await.map_err(|_| fault())??;
-        Ok(whole::json(&count_body(counted)))
-    };
-    or_error(counted.await, &id)
+pub async fn count(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+    let body = RequestBody::read(request, &app.settings, &app.body_room).await?;
+    let (lease, body) = lease(&app, body).await?;
+    let counted = spawn_blocking(move || -> Result<usize, ApiError> {
+        Ok(num_tokens(&body.value()?, lease.loaded()).map_err(renamed)?)
+    });
+    let counted = counted.await.map_err(|_| fault())??;
+    Ok(whole::json(&count_body(counted)))
 }
 
 fn num_tokens(body: &Value, loaded: &Loaded) -> Result<usize, Refusal> {
@@ -78,15 +76,23 @@ fn num_tokens(body: &Value, loaded: &Loaded) -> Result<usize, Refusal> {
     Ok(ids.len())
 }
 
-/// The answer, or the error in this protocol's shape with the headers of the other's. Clients look for the
-/// request's name here under another one too.
-fn or_error(answered: Result<Response, ApiError>, id: &RequestId) -> Response {
-    let mut response = answered.unwrap_or_else(|error| {
-        let body = error_body(error.status.as_u16(), &error.message, Some(id.as_str()));
-        let response = error.into_response();
-        response.map(|_| body.to_string().into())
-    });
-    response.headers_mut().insert("request-id", id.header());
+/// Has every error on this protocol's paths in its shape, also what keys, methods and faults answer. Its clients
+/// look for the request's name under another header too.
+pub async fn shape(request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    if path != PATH && !path.starts_with(BELOW) {
+        return next.run(request).await;
+    }
+    let id = request.extensions().get::<RequestId>().cloned();
+    let mut response = next.run(request).await;
+    if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+        let id = id.as_ref().map(RequestId::as_str);
+        let body = error_body(error.status.as_u16(), &error.message, id);
+        *response.body_mut() = body.to_string().into();
+    }
+    if let Some(id) = id {
+        response.headers_mut().insert("request-id", id.header());
+    }
     response
 }
 

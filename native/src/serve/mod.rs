@@ -2,6 +2,7 @@
 //! the end; what a body says is `openai`'s.
 
 pub mod access;
+pub mod allowed_hosts;
 pub mod answers;
 pub mod api_error;
 pub mod app;
@@ -19,6 +20,7 @@ pub mod messages;
 pub mod metrics;
 pub mod models;
 pub mod one_answer;
+pub mod open_files;
 pub mod openapi;
 pub mod page;
 pub mod request_body;
@@ -53,6 +55,7 @@ use crate::models::Models as Known;
 use crate::output;
 use crate::report::Reporter;
 use crate::store::Store;
+use allowed_hosts::AllowedHosts;
 use app::{App, Settings};
 use args::{LimitArgs, ServeArgs};
 use auth::ApiKeys;
@@ -67,7 +70,7 @@ use signals::Signals;
 ///
 /// # Errors
 /// A model that is not there, or is alone and cannot be loaded; an address that cannot be listened at; keys
-/// that cannot be read.
+/// that cannot be read; a name or an origin that is none; no room for open files.
 pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyhow::Result<()> {
     let LimitArgs {
         max_queue,
@@ -81,6 +84,7 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         drain_timeout,
         idle_unload,
     } = args.limits.clone();
+    let max_connections = open_files::seats(max_connections as usize)?;
     let keys = ApiKeys::load(args.place.api_key_file.as_deref())?;
     let cors_origins = cors::origins(&args.place.cors_origin)?;
     let settings = Settings {
@@ -101,7 +105,7 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         .build()
         .context("the host gives no threads for the server")?;
     let bounds = Bounds {
-        max_connections: max_connections as usize,
+        max_connections,
         header_timeout,
         write_timeout,
     };
@@ -119,7 +123,10 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
             anyhow!("{host}:{port} cannot be listened at: {error}{hint}")
         })?;
         let mut signals = Signals::listen().context("the host lets no signal be listened to")?;
+        let at = listener.local_addr()?;
+        let names = &args.place.allowed_host;
         let app = App {
+            allowed_hosts: AllowedHosts::new(at.ip(), host, keys.is_open(), names)?,
             cors_origins,
             ..App::new(Models::new(offered), settings, keys)
         };
@@ -128,7 +135,6 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         tokio::spawn(async move { heed(&mut signals, &shutdown).await });
         // What is wrong with a lone model is said before anybody is heard.
         server.app().models.load_alone().await?;
-        let at = server.local_addr()?;
         if server.app().keys.is_open() && !at.ip().is_loopback() {
             output::note(&format!(
                 "warning: no key is asked for, and everybody who reaches {at} is served: give --api-key-file or \

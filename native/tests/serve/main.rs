@@ -6,9 +6,11 @@
 )]
 
 mod answers;
+mod doors;
 mod faults;
 mod manners;
 mod metrics;
 mod models;
 mod protocols;
 mod scene;
+mod shapes;

@@ -88,7 +88,7 @@ fn requests_are_bounded() {
     plan.step = Duration::from_millis(100);
     let scene = Scene::start(plan);
     let client = scene.client;
-    let head = format!("POST {TEXT} HTTP/1.1\r\nHost: a\r\n{JSON}");
+    let head = format!("POST {TEXT} HTTP/1.1\r\nHost: localhost\r\n{JSON}");
     // Too long, as it says or as it turns out.
     let said = client.raw(format!("{head}Content-Length: 100000000\r\n\r\n{{").as_bytes());
     assert_eq!(
@@ -105,7 +105,7 @@ fn requests_are_bounded() {
     slow.error();
     let mut loris = client.connect();
     loris
-        .write_all(b"GET /health HTTP/1.1\r\nHost: a\r\nX: ")
+        .write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: ")
         .unwrap();
     let began = Instant::now();
     // It is closed, with or without a word.

@@ -56,6 +56,19 @@ impl Reply {
         error.clone()
     }
 
+    /// The kind of an error in Anthropic's shape, which it must be.
+    pub(crate) fn message_error(&self) -> String {
+        let whole = self.json();
+        assert_eq!(whole["type"], "error", "{whole}");
+        let error = &whole["error"];
+        assert!(error["message"].as_str().unwrap().len() > 10, "{whole}");
+        assert_eq!(error.as_object().unwrap().len(), 2, "{whole}");
+        for name in ["request-id", "x-request-id"] {
+            assert_eq!(whole["request_id"].as_str(), self.header(name), "{whole}");
+        }
+        error["type"].as_str().unwrap().to_owned()
+    }
+
     /// The events of a stream, which must be whole.
     pub(crate) fn events(&self) -> Vec<Value> {
         let lines = self.body.lines().filter_map(|l| l.strip_prefix("data: "));
@@ -68,11 +81,16 @@ impl Reply {
     }
 }
 
-/// Where a server is heard.
+/// Where a server is heard, and the key that opens it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Client(pub(crate) SocketAddr);
+pub(crate) struct Client(pub(crate) SocketAddr, pub(crate) Option<&'static str>);
 
 impl Client {
+    /// The same with a key.
+    pub(crate) fn with_key(self, key: &'static str) -> Self {
+        Self(self.0, Some(key))
+    }
+
     pub(crate) fn connect(self) -> TcpStream {
         let stream = TcpStream::connect(self.0).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -92,11 +110,16 @@ impl Client {
     }
 
     pub(crate) fn get(self, path: &str) -> Reply {
-        self.send("GET", path, "", "")
+        self.send("GET", path, &self.key(), "")
     }
 
     pub(crate) fn post(self, path: &str, body: &Value) -> Reply {
-        self.send("POST", path, JSON, &body.to_string())
+        self.send("POST", path, &(self.key() + JSON), &body.to_string())
+    }
+
+    fn key(self) -> String {
+        let header = |key| format!("Authorization: Bearer {key}\r\n");
+        self.1.map(header).unwrap_or_default()
     }
 
     /// A post that must succeed.
@@ -109,7 +132,7 @@ impl Client {
     /// Begins a request and leaves the rest to the caller.
     pub(crate) fn begin(self, path: &str, body: &Value) -> BufReader<TcpStream> {
         let mut stream = self.connect();
-        let bytes = request("POST", path, JSON, &body.to_string());
+        let bytes = request("POST", path, &(self.key() + JSON), &body.to_string());
         stream.write_all(bytes.as_bytes()).unwrap();
         BufReader::new(stream)
     }

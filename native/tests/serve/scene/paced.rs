@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use twoclock::engine_thread::EngineThread;
 use twoclock::files::ModelPath;
+use twoclock::serve::allowed_hosts::AllowedHosts;
 use twoclock::serve::app::{App, Settings};
 use twoclock::serve::auth::ApiKeys;
 use twoclock::serve::cors;
@@ -22,7 +23,7 @@ use twoclock_core::engine::{EngineCore, HandleOptions, LlmEngine};
 use twoclock_core::error::{Error, ExecutorError, Result};
 use twoclock_core::runner::{ExecuteModel, ModelRunner, RunnerOptions};
 use twoclock_core::sched::{ModelRunnerOutput, SchedulerConfig, SchedulerOutput};
-use twoclock_core::text::Tokenizer;
+use twoclock_core::text::{ChatTemplate, Tokenizer};
 use twoclock_core::weights::{GenerationDefaults, PoolingDefaults};
 use twoclock_shaders::cpu::CpuExecutor;
 
@@ -113,7 +114,7 @@ impl Scene {
         });
         let (address, shutdown): (SocketAddr, _) = is_told.recv().unwrap();
         Self {
-            client: Client(address),
+            client: Client(address, None),
             shutdown,
             thread: Some(thread),
         }
@@ -143,7 +144,10 @@ fn server(listener: TcpListener, plan: Plan) -> Server {
     });
     let models = Models::new(offered.collect());
     let origins: Vec<String> = plan.cors_origin.into_iter().map(str::to_owned).collect();
+    let address = listener.local_addr().unwrap().ip();
+    let allowed_hosts = AllowedHosts::new(address, "127.0.0.1", plan.keys.is_open(), &[]);
     let app = App {
+        allowed_hosts: allowed_hosts.unwrap(),
         cors_origins: cors::origins(&origins).unwrap(),
         ..App::new(models, plan.settings, plan.keys)
     };
@@ -175,7 +179,14 @@ fn load(
         let make = move || engine(max_num_seqs, step, fault);
         let thread = EngineThread::spawn(options, make, |_| ())?;
         let (generation, pooling) = (GenerationDefaults::default(), PoolingDefaults::default());
-        Ok(Loaded::new(thread, None, generation, pooling, CONTEXT))
+        let template = ChatTemplate::new("{{ messages[0].content }}", None, None, None)?;
+        Ok(Loaded::new(
+            thread,
+            Some(template),
+            generation,
+            pooling,
+            CONTEXT,
+        ))
     })
 }
 

@@ -23,6 +23,11 @@ impl Program {
     /// Serves `./model` under the name tiny, on the reference kernels; `./caller` is the same model, taught
     /// to call tools.
     pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::start_after(":", arguments)
+    }
+
+    /// The same after a command of the shell, which it inherits from.
+    pub(crate) fn start_after(command: &str, arguments: &[&str]) -> Self {
         let home = tempfile::tempdir().unwrap();
         for name in ["model", "caller"] {
             let folder = home.path().join(name);
@@ -38,7 +43,9 @@ impl Program {
             }
         }
         teach(&home.path().join("caller/tokenizer_config.json"));
-        let mut child = Command::new(env!("CARGO_BIN_EXE_twoclock"))
+        let mut child = Command::new("sh")
+            .args(["-c", &format!("{command} && exec \"$0\" \"$@\"")])
+            .arg(env!("CARGO_BIN_EXE_twoclock"))
             .env("TWOCLOCK_HOME", home.path())
             .env_remove("TWOCLOCK_API_KEY")
             .current_dir(home.path())
@@ -67,7 +74,7 @@ impl Program {
             }
         };
         Self {
-            client: Client(address),
+            client: Client(address, None),
             _home: home,
             child,
             said,
@@ -84,7 +91,7 @@ impl Program {
 
     /// Waits for its end; gives also what it logged.
     pub(crate) fn end(mut self) -> (ExitStatus, String) {
-        let mut said = String::new();
+        let mut said = std::mem::take(&mut self.said);
         while self.log.read_line(&mut said).unwrap() > 0 {}
         (self.child.wait().unwrap(), said)
     }

@@ -1,0 +1,64 @@
+//! Who comes in: by which name a server is called, and how many connections the host has files for.
+
+use std::net::TcpStream;
+
+use crate::scene::{Plan, Program, Scene};
+use twoclock::serve::auth::ApiKeys;
+
+#[test]
+fn pages_that_lead_their_own_name_here_are_not_served() {
+    let by = |scene: &Scene, path: &str, host: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        scene.client.raw(request.as_bytes())
+    };
+    let scene = Scene::start(Plan::default());
+    let port = scene.client.0.port();
+    for name in ["localhost", "127.0.0.1", "[::1]"] {
+        for path in ["/", "/v1/models"] {
+            assert_eq!(by(&scene, path, &format!("{name}:{port}")).status, 200);
+        }
+    }
+    for path in ["/", "/v1/models", "/health", "/nowhere"] {
+        let refused = by(&scene, path, &format!("evil.example:{port}"));
+        assert_eq!(refused.status, 403, "{path}");
+        let error = refused.error();
+        assert_eq!(error["code"], "host_not_allowed");
+        let said = error["message"].as_str().unwrap();
+        assert!(said.contains("evil.example") && said.contains("--allowed-host"));
+    }
+    let refused = by(&scene, "/v1/messages", "evil.example");
+    assert_eq!(refused.message_error(), "permission_error");
+    // Behind a proxy, with keys, it is called what the proxy is called.
+    let keyed = Scene::start(Plan {
+        keys: ApiKeys::of(["a-key"]),
+        ..Plan::default()
+    });
+    assert_eq!(by(&keyed, "/health", "llm.example").status, 200);
+    assert_eq!(by(&keyed, "/v1/models", "llm.example").status, 401);
+}
+
+#[test]
+fn connections_are_held_below_the_hosts_files() {
+    let limits = "ulimit -Sn 100 && ulimit -Hn 200";
+    let arguments = ["--header-timeout", "1", "--allowed-host", "my.example"];
+    let server = Program::start_after(limits, &arguments);
+    let client = server.client;
+    // More than there are files, and each of them silent.
+    let idle: Vec<TcpStream> = (0..250).map(|_| client.connect()).collect();
+    assert_eq!(client.get("/health").status, 200);
+    drop(idle);
+    let named = "GET /health HTTP/1.1\r\nHost: my.example\r\nConnection: close\r\n\r\n";
+    assert_eq!(client.raw(named.as_bytes()).status, 200);
+    server.terminate();
+    let (status, log) = server.end();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(log.contains("before=100 now=200"), "{log}");
+    let said = log
+        .split(" connections=")
+        .nth(1)
+        .unwrap_or_else(|| panic!("{log}"));
+    let said = said.split(|c: char| !c.is_ascii_digit()).next().unwrap();
+    let connections: usize = said.parse().unwrap();
+    assert!((20..136).contains(&connections), "{log}");
+    assert!(!log.contains("no connection can be taken"), "{log}");
+}
