@@ -111,6 +111,10 @@ pub struct LimitArgs {
     /// Unload a model that nobody asked for so many seconds; it is loaded again when somebody does.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub idle_unload: Option<Duration>,
+    /// Models that are loaded at once. For one more, that makes room which was not used for longest; where all
+    /// are in use, a request waits 10 seconds for one that is not, and then gets status 503.
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub max_loaded_models: u32,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -26,9 +26,11 @@ pub mod page;
 pub mod request_body;
 pub mod request_id;
 pub mod responses;
+pub mod seats;
 pub mod server;
 pub mod shutdown;
 pub mod signals;
+pub mod slot;
 pub mod stalled;
 pub mod status;
 pub mod stream;
@@ -61,7 +63,7 @@ use args::{LimitArgs, ServeArgs};
 use auth::ApiKeys;
 use listener::Bounds;
 use loaded::Loaded;
-use models::{Models, Offered};
+use models::{ModelLimits, Models, Offered};
 use server::Server;
 use shutdown::{Phase, Shutdown};
 use signals::Signals;
@@ -83,6 +85,7 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         ping_interval,
         drain_timeout,
         idle_unload,
+        max_loaded_models,
     } = args.limits.clone();
     let max_connections = open_files::seats(max_connections as usize)?;
     let keys = ApiKeys::load(args.place.api_key_file.as_deref())?;
@@ -104,6 +107,10 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         .enable_time()
         .build()
         .context("the host gives no threads for the server")?;
+    let model_limits = ModelLimits {
+        max_loaded: max_loaded_models as usize,
+        ..ModelLimits::default()
+    };
     let bounds = Bounds {
         max_connections,
         header_timeout,
@@ -128,7 +135,7 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         let app = App {
             allowed_hosts: AllowedHosts::new(at.ip(), host, keys.is_open(), names)?,
             cors_origins,
-            ..App::new(Models::new(offered), settings, keys)
+            ..App::new(Models::new(offered, model_limits), settings, keys)
         };
         let server = Server::new(listener, app, bounds, drain_timeout, idle_unload);
         let shutdown = server.app().shutdown.clone();

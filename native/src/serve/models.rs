@@ -1,163 +1,80 @@
-//! The models by their names: loaded when first asked for, by one request for all that wait, and unloaded
-//! when nobody asked for long enough. Knows not how a model is loaded.
+//! The models by their names: loaded when first asked for, by one request for all that wait; at most so many at
+//! once; unloaded when nobody asked for long enough, or another needs the room; made anew when an engine failed.
+//! Knows not how a model is loaded.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use axum::http::StatusCode;
 use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout_at};
 
 use super::api_error::ApiError;
 use super::loaded::Loaded;
+use super::seats::{Seat, Seats};
+use super::slot::{Counted, Slot};
 use crate::output;
 
-/// Loads a model: blocks, for minutes if need be.
-pub type Load = Arc<dyn Fn() -> anyhow::Result<Loaded> + Send + Sync>;
+pub use super::slot::{Lease, Load, Offered};
 
-/// A model that can be asked for.
-#[derive(Clone)]
-pub struct Offered {
-    /// Its name.
-    pub name: String,
-    /// Longest sequence, tokens.
-    pub context_length: usize,
-    /// How it comes.
-    pub load: Load,
+/// Bounds of what is loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelLimits {
+    /// Models at once.
+    pub max_loaded: usize,
+    /// How long a request waits for one of them to be used no more.
+    pub seat_wait: Duration,
+    /// How long a model rests after its engine failed, the first time.
+    pub first_rest: Duration,
 }
 
-impl fmt::Debug for Offered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Offered")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
-
-#[derive(Debug)]
-struct State {
-    loaded: Option<Arc<Loaded>>,
-    leases: usize,
-    last_used: Instant,
-}
-
-#[derive(Debug)]
-struct Slot {
-    offered: Offered,
-    state: Mutex<State>,
-    /// Held by whoever loads or unloads it.
-    turn: tokio::sync::Mutex<()>,
-}
-
-impl Slot {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Loads the model unless somebody has.
-    async fn load(self: Arc<Self>) -> anyhow::Result<Arc<Loaded>> {
-        let _turn = self.turn.lock().await;
-        if let Some(loaded) = &self.state().loaded {
-            return Ok(Arc::clone(loaded));
-        }
-        let name = &self.offered.name;
-        tracing::info!(model = name, "loading");
-        let load = Arc::clone(&self.offered.load);
-        let loaded = spawn_blocking(move || load()).await;
-        match loaded.unwrap_or_else(|_| Err(anyhow!("loading met a fault"))) {
-            Ok(loaded) => {
-                let loaded = Arc::new(loaded);
-                self.state().loaded = Some(Arc::clone(&loaded));
-                tracing::info!(model = name, "loaded");
-                Ok(loaded)
-            }
-            Err(error) => {
-                let because = output::sentence(&error);
-                tracing::error!(model = name, because, "it cannot be loaded");
-                Err(error)
-            }
+impl Default for ModelLimits {
+    fn default() -> Self {
+        Self {
+            max_loaded: 4,
+            seat_wait: Duration::from_secs(10),
+            first_rest: Duration::from_secs(1),
         }
     }
 }
 
-/// A model in use: it stays loaded as long as this is there.
-#[derive(Debug)]
-pub struct Lease {
-    slot: Arc<Slot>,
-    loaded: Arc<Loaded>,
-}
-
-impl Lease {
-    /// The model.
-    pub fn loaded(&self) -> &Loaded {
-        &self.loaded
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.slot.offered.name
-    }
-}
-
-/// Keeps count of a model's leases, from before it is loaded.
-struct Counted(Arc<Slot>);
-
-impl Counted {
-    fn new(slot: &Arc<Slot>) -> Self {
-        slot.state().leases += 1;
-        Self(Arc::clone(slot))
-    }
-
-    /// The lease takes over the count.
-    fn into_lease(self, loaded: Arc<Loaded>) -> Lease {
-        let slot = Arc::clone(&self.0);
-        slot.state().leases += 1;
-        Lease { slot, loaded }
-    }
-}
-
-fn give_back(slot: &Slot) {
-    let mut state = slot.state();
-    state.leases -= 1;
-    state.last_used = Instant::now();
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        give_back(&self.0);
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        give_back(&self.slot);
-    }
+/// Why a model is not there.
+enum NotLoaded {
+    /// All that are loaded are in use.
+    NoSeat,
+    /// Another engine was tried for and failed just now.
+    Rests,
+    /// It cannot be loaded.
+    Failed(anyhow::Error),
 }
 
 /// All models that can be asked for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Models {
-    slots: Vec<Arc<Slot>>,
+    slots: Arc<[Arc<Slot>]>,
+    seats: Arc<Seats>,
+    limits: ModelLimits,
 }
 
 impl Models {
     /// These models, none of them loaded.
-    pub fn new(offered: Vec<Offered>) -> Self {
-        let slots = offered.into_iter().map(|offered| {
-            Arc::new(Slot {
-                offered,
-                state: Mutex::new(State {
-                    loaded: None,
-                    leases: 0,
-                    last_used: Instant::now(),
-                }),
-                turn: tokio::sync::Mutex::default(),
-            })
-        });
+    pub fn new(offered: Vec<Offered>, limits: ModelLimits) -> Self {
+        let seats = Seats::new(limits.max_loaded);
+        let slot = |offered| {
+            let seats = Arc::clone(&seats);
+            Arc::new(Slot::new(offered, seats, limits.first_rest))
+        };
         Self {
-            slots: slots.collect(),
+            slots: offered.into_iter().map(slot).collect(),
+            seats,
+            limits,
         }
+    }
+
+    /// Their bounds.
+    pub fn limits(&self) -> &ModelLimits {
+        &self.limits
     }
 
     /// All of them, whether loaded or not.
@@ -168,7 +85,7 @@ impl Models {
     /// Those that are loaded, by name.
     pub fn loaded(&self) -> Vec<(&str, Arc<Loaded>)> {
         let loaded = self.slots.iter().filter_map(|slot| {
-            let loaded = slot.state().loaded.clone()?;
+            let loaded = slot.loaded()?;
             Some((slot.offered.name.as_str(), loaded))
         });
         loaded.collect()
@@ -177,24 +94,40 @@ impl Models {
     /// The model of this name, loaded for it if need be. Without a name it is the only one.
     ///
     /// # Errors
-    /// There is no such model, or it cannot be loaded.
+    /// There is no such model, it cannot be loaded or has no room, or its engine has failed just now.
     pub async fn lease(&self, name: Option<&str>) -> Result<Lease, ApiError> {
         let slot = self.find(name)?;
         let counted = Counted::new(slot);
-        let loaded = slot.state().loaded.clone();
-        let loaded = match loaded {
+        let loaded = match slot.alive() {
             Some(loaded) => loaded,
-            // A task of its own: it goes on when who asked first has gone, as others may wait for it.
-            None => match tokio::spawn(Arc::clone(slot).load()).await {
-                Ok(Ok(loaded)) => loaded,
-                // Where its files lie and what this machine has is for the operator alone.
-                Ok(Err(_)) | Err(_) => {
-                    let name = &slot.offered.name;
-                    let said =
-                        format!("the model {name:?} cannot be loaded; the server's log says why");
-                    return Err(ApiError::unavailable("model_unavailable", said).retry_after(30));
+            None if slot.rests().is_some() => return Err(fallen(slot).await),
+            None => {
+                let deadline = Instant::now() + self.limits.seat_wait;
+                let load = self.clone().load(Arc::clone(slot), deadline);
+                // A task of its own: it goes on when who asked first has gone, as others may wait for it.
+                let loaded = tokio::spawn(load).await;
+                let name = &slot.offered.name;
+                match loaded.unwrap_or_else(|_| Err(NotLoaded::Failed(anyhow!("a fault")))) {
+                    Ok(loaded) => loaded,
+                    Err(NotLoaded::NoSeat) => {
+                        let said = format!(
+                            "the model {name:?} has no room: as many are loaded as may be \
+                             (--max-loaded-models {}), and all of them are in use; try again later",
+                            self.limits.max_loaded
+                        );
+                        return Err(ApiError::unavailable("models_busy", said).retry_after(5));
+                    }
+                    Err(NotLoaded::Rests) => return Err(fallen(slot).await),
+                    // Where its files lie and what this machine has is for the operator alone.
+                    Err(NotLoaded::Failed(_)) => {
+                        let said = format!(
+                            "the model {name:?} cannot be loaded; the server's log says why"
+                        );
+                        let error = ApiError::unavailable("model_unavailable", said);
+                        return Err(error.retry_after(30));
+                    }
                 }
-            },
+            }
         };
         Ok(counted.into_lease(loaded))
     }
@@ -204,10 +137,14 @@ impl Models {
     /// # Errors
     /// It cannot be loaded.
     pub async fn load_alone(&self) -> anyhow::Result<()> {
-        if let [only] = &self.slots[..] {
-            Arc::clone(only).load().await?;
+        let [only] = &self.slots[..] else {
+            return Ok(());
+        };
+        match self.clone().load(Arc::clone(only), Instant::now()).await {
+            Ok(_) => Ok(()),
+            Err(NotLoaded::Failed(error)) => Err(error),
+            Err(NotLoaded::NoSeat | NotLoaded::Rests) => Err(anyhow!("no model may be loaded")),
         }
-        Ok(())
     }
 
     fn find(&self, name: Option<&str>) -> Result<&Arc<Slot>, ApiError> {
@@ -234,40 +171,109 @@ impl Models {
         }
     }
 
+    /// Loads a model unless somebody has; in the place of one whose engine has failed, or in a seat that is free
+    /// by the deadline.
+    async fn load(self, slot: Arc<Slot>, deadline: Instant) -> Result<Arc<Loaded>, NotLoaded> {
+        let _turn = slot.turn.lock().await;
+        if let Some(loaded) = slot.alive() {
+            return Ok(loaded);
+        }
+        let is_again = slot.loaded().is_some();
+        // Whoever had the turn before tried in vain.
+        if slot.rests().is_some() {
+            return Err(NotLoaded::Rests);
+        }
+        let seat = match is_again {
+            true => None,
+            false => Some(self.seat(deadline).await.ok_or(NotLoaded::NoSeat)?),
+        };
+        let name = &slot.offered.name;
+        tracing::info!(model = name, "loading");
+        let load = Arc::clone(&slot.offered.load);
+        let loaded = spawn_blocking(move || load()).await;
+        match loaded.unwrap_or_else(|_| Err(anyhow!("loading met a fault"))) {
+            Ok(loaded) => {
+                let loaded = Arc::new(loaded);
+                slot.put(Arc::clone(&loaded), seat);
+                tracing::info!(model = name, "loaded");
+                Ok(loaded)
+            }
+            Err(error) => {
+                if is_again {
+                    slot.fall_again();
+                }
+                let because = output::sentence(&error);
+                tracing::error!(model = name, because, "it cannot be loaded");
+                Err(NotLoaded::Failed(error))
+            }
+        }
+    }
+
+    /// Room for one more model: a free seat, or that of the one that was not used for longest.
+    async fn seat(&self, deadline: Instant) -> Option<Seat> {
+        loop {
+            let mut changed = std::pin::pin!(self.seats.changed());
+            // Heard from now on, so that nothing is missed while it is looked for.
+            changed.as_mut().enable();
+            if let Some(seat) = self.seats.try_take() {
+                return Some(seat);
+            }
+            let idle = self.slots.iter();
+            let mut idle: Vec<_> = idle.filter_map(|s| Some((s.idle_since()?, s))).collect();
+            idle.sort_by_key(|(since, _)| *since);
+            for (_, slot) in idle {
+                let seat = slot.unload(Duration::ZERO, "another needs its room").await;
+                if seat.is_some() {
+                    return seat;
+                }
+            }
+            timeout_at(deadline, changed).await.ok()?;
+        }
+    }
+
     /// Unloads the models that nobody asked for so long.
     pub async fn unload_idle(&self, idle: Duration) {
-        for slot in &self.slots {
-            let Ok(_turn) = slot.turn.try_lock() else {
-                continue;
-            };
-            let unused = {
-                let mut state = slot.state();
-                let is_idle = state.leases == 0 && state.last_used.elapsed() >= idle;
-                is_idle.then(|| state.loaded.take()).flatten()
-            };
-            if let Some(loaded) = unused {
-                let name = &slot.offered.name;
-                tracing::info!(model = name, "unloading, as nobody asks for it");
-                end(name, loaded).await;
+        for slot in &*self.slots {
+            // Its seat is free with that.
+            let _ = slot.unload(idle, "nobody asks for it").await;
+        }
+    }
+
+    /// Makes engines anew that failed and have rested.
+    pub fn revive(&self) {
+        for slot in &*self.slots {
+            let is_due = slot.dead().is_some() && slot.rests().is_none();
+            // Who has the turn does it.
+            if is_due && slot.turn.try_lock().is_ok() {
+                tokio::spawn(self.clone().load(Arc::clone(slot), Instant::now()));
             }
         }
     }
 
     /// Ends all engines and what they have.
     pub async fn end(&self) {
-        for slot in &self.slots {
-            let loaded = slot.state().loaded.take();
-            if let Some(loaded) = loaded {
-                end(&slot.offered.name, loaded).await;
-            }
+        for slot in &*self.slots {
+            slot.end().await;
         }
     }
 }
 
-async fn end(name: &str, loaded: Arc<Loaded>) {
-    match spawn_blocking(move || loaded.end()).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::error!(model = name, %error, "its engine had ended before"),
-        Err(_) => tracing::error!(model = name, "ending its engine met a fault"),
-    }
+/// What a request gets while a model rests whose engine has failed.
+async fn fallen(slot: &Slot) -> ApiError {
+    let name = &slot.offered.name;
+    let why = match slot.dead() {
+        // It ended when it failed, so that nothing is waited for.
+        Some(dead) => dead.handle().closed().await.err(),
+        None => None,
+    };
+    let why = why.as_ref().map(ApiError::from);
+    let code = why.as_ref().and_then(|why| why.code);
+    let why = why.map(|why| format!(" ({})", why.message));
+    let said = format!(
+        "the engine of the model {name:?} has failed{}; another is made soon",
+        why.unwrap_or_default()
+    );
+    let left = slot.rests().unwrap_or_default().as_secs() + 1;
+    let error = ApiError::unavailable(code.unwrap_or("engine_failed"), said);
+    error.retry_after(u32::try_from(left).unwrap_or(60))
 }

@@ -11,6 +11,8 @@ use super::app::{App, router};
 use super::listener::{self, Bounds};
 use super::shutdown::Phase;
 
+/// Longest time between two looks at what is loaded.
+const LOOK: Duration = Duration::from_secs(1);
 /// Time for connections to say what is left after the engines have stopped.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -65,17 +67,10 @@ impl Server {
             drain_timeout,
             idle_unload,
         } = self;
-        let unloading = idle_unload.map(|idle| {
+        let keeping = {
             let app = Arc::clone(&app);
-            tokio::spawn(async move {
-                let mut ticks =
-                    interval((idle / 4).clamp(Duration::from_millis(50), Duration::from_secs(10)));
-                loop {
-                    ticks.tick().await;
-                    app.models.unload_idle(idle).await;
-                }
-            })
-        });
+            tokio::spawn(async move { keep(&app, idle_unload).await })
+        };
         let draining = {
             let app = Arc::clone(&app);
             tokio::spawn(async move { drain(&app, drain_timeout).await })
@@ -88,11 +83,25 @@ impl Server {
         let router = router(Arc::clone(&app));
         listener::serve(listener, router, bounds, stopped, LAST_WORDS).await;
         draining.abort();
-        if let Some(unloading) = unloading {
-            unloading.abort();
-        }
+        keeping.abort();
         // One that was loaded meanwhile.
         app.models.end().await;
+    }
+}
+
+/// Looks after what is loaded: engines that failed are made anew, models that nobody asks for are unloaded.
+async fn keep(app: &App, idle_unload: Option<Duration>) {
+    let rest = app.models.limits().first_rest / 2;
+    let idle = idle_unload.map_or(LOOK, |idle| idle / 4);
+    let mut ticks = interval(idle.min(rest).clamp(Duration::from_millis(50), LOOK));
+    loop {
+        ticks.tick().await;
+        if app.shutdown.phase() == Phase::Open {
+            app.models.revive();
+        }
+        if let Some(idle) = idle_unload {
+            app.models.unload_idle(idle).await;
+        }
     }
 }
 

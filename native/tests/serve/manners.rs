@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::scene::{Fault, JSON, Plan, Program, Scene, long, read_until, wait};
+use crate::scene::{Fault, Gate, JSON, Plan, Program, Scene, long, read_until, wait};
 use serde_json::{Value, json};
 use twoclock::serve::auth::ApiKeys;
 use twoclock::serve::shutdown::Phase;
@@ -259,26 +259,66 @@ fn signals_drain_and_stop() {
 }
 
 #[test]
+fn who_goes_is_computed_for_no_further_than_two_steps() {
+    const BEFORE: usize = 10;
+    let gate = Gate::default();
+    let scene = Scene::start(Plan {
+        gate: Some(gate.clone()),
+        ..Plan::default()
+    });
+    let client = scene.client;
+    let steps = || client.metric("vllm:iteration_tokens_total_count");
+    gate.open(20);
+    client.ask(TEXT, &long(1));
+    client.wait_until_free();
+    for body in [streamed(500), long(500)] {
+        // What the one before left.
+        gate.shut();
+        let at_first = steps();
+        gate.open(BEFORE);
+        let stream = client.begin(TEXT, &body);
+        wait(|| gate.is_asked());
+        assert_eq!(client.get("/get_load").json()[0]["num_running_reqs"], 1);
+        drop(stream);
+        // The server has seen it; the engine stands still.
+        wait(|| scene.shutdown.num_running() == 0);
+        gate.open(2);
+        client.wait_until_free();
+        let gone = steps() - at_first;
+        assert!(
+            (BEFORE as f64..=BEFORE as f64 + 2.0).contains(&gone),
+            "{gone} steps"
+        );
+    }
+}
+
+#[test]
 fn a_lost_device_and_a_fault_are_said() {
-    for (fault, status, code) in [(Fault::Lost, 503, "device_lost"), (Fault::Panic, 500, "")] {
-        let plan = Plan {
+    for (fault, status, code) in [
+        (Fault::Lost, 503, "device_lost"),
+        (Fault::Panic, 500, "engine_failed"),
+    ] {
+        let mut plan = Plan {
             fault: Some((20, fault)),
             ..Plan::default()
         };
+        plan.model_limits.first_rest = Duration::from_secs(30);
         let scene = Scene::start(plan);
         let client = scene.client;
         client.ask(TEXT, &long(4));
         let mut stream = client.begin(TEXT, &streamed(200));
         let whole = client.post(TEXT, &long(200));
         assert_eq!(whole.status, status, "{whole:?}");
-        let said = whole.error()["code"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned();
-        assert_eq!(said, code);
+        if status == 503 {
+            assert_eq!(whole.error()["code"], code);
+        }
         read_until(&mut stream, "\"error\"");
         wait(|| client.get("/health").status == 503);
-        assert_eq!(client.post(TEXT, &long(1)).status, status);
+        assert_eq!(client.get("/health").json()["status"], "failed");
+        let next = client.post(TEXT, &long(1));
+        assert_eq!((next.status, &next.error()["code"]), (503, &json!(code)));
+        let rest: u32 = next.header("retry-after").unwrap().parse().unwrap();
+        assert!((20..=31).contains(&rest), "{rest}");
         assert_eq!(client.metric("twoclock:engine_up"), 0.0);
         assert_eq!(client.get("/v1/models").status, 200);
     }

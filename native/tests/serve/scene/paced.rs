@@ -1,8 +1,8 @@
 //! A server inside the test, whose model takes a set time for a step and may meet a fault.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use twoclock::serve::auth::ApiKeys;
 use twoclock::serve::cors;
 use twoclock::serve::listener::Bounds;
 use twoclock::serve::loaded::Loaded;
-use twoclock::serve::models::{Load, Models, Offered};
+use twoclock::serve::models::{Load, ModelLimits, Models, Offered};
 use twoclock::serve::server::Server;
 use twoclock::serve::shutdown::{Phase, Shutdown};
 use twoclock_core::clock::ManualClock;
@@ -27,7 +27,7 @@ use twoclock_core::text::{ChatTemplate, Tokenizer};
 use twoclock_core::weights::{GenerationDefaults, PoolingDefaults};
 use twoclock_shaders::cpu::CpuExecutor;
 
-use super::{Client, golden};
+use super::{Client, PATIENCE, golden};
 
 /// Longest sequence.
 pub(crate) const CONTEXT: usize = 512;
@@ -45,6 +45,48 @@ pub(crate) enum Fault {
     Loading,
 }
 
+/// Lets so many steps pass as a test says.
+#[derive(Clone, Default)]
+pub(crate) struct Gate(Arc<(Mutex<Passes>, Condvar)>);
+
+#[derive(Default)]
+struct Passes {
+    left: usize,
+    /// A step waits.
+    is_asked: bool,
+}
+
+impl Gate {
+    /// Lets so many more pass.
+    pub(crate) fn open(&self, steps: usize) {
+        self.0.0.lock().unwrap().left += steps;
+        self.0.1.notify_all();
+    }
+
+    /// Lets none pass.
+    pub(crate) fn shut(&self) {
+        self.0.0.lock().unwrap().left = 0;
+    }
+
+    /// Whether a step waits for it to open.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.0.0.lock().unwrap().is_asked
+    }
+
+    fn pass(&self) {
+        let (passes, changed) = &*self.0;
+        let mut passes = passes.lock().unwrap();
+        passes.is_asked = true;
+        let is_shut = |passes: &mut Passes| passes.left == 0;
+        // A test that failed opens it no more, and its server must end.
+        (passes, _) = changed
+            .wait_timeout_while(passes, 2 * PATIENCE, is_shut)
+            .unwrap();
+        passes.is_asked = false;
+        passes.left = passes.left.saturating_sub(1);
+    }
+}
+
 /// How a server is to be.
 pub(crate) struct Plan {
     pub(crate) models: Vec<&'static str>,
@@ -56,8 +98,13 @@ pub(crate) struct Plan {
     pub(crate) max_num_seqs: usize,
     /// Time of a step.
     pub(crate) step: Duration,
+    /// Steps wait for it, where it is there.
+    pub(crate) gate: Option<Gate>,
     /// What it meets after so many steps.
     pub(crate) fault: Option<(usize, Fault)>,
+    /// How many engines meet it, of all that are made.
+    pub(crate) num_faults: usize,
+    pub(crate) model_limits: ModelLimits,
     pub(crate) keys: ApiKeys,
     pub(crate) cors_origin: Option<&'static str>,
 }
@@ -83,7 +130,10 @@ impl Default for Plan {
             max_waiting: 64,
             max_num_seqs: 4,
             step: Duration::from_millis(2),
+            gate: None,
             fault: None,
+            num_faults: usize::MAX,
+            model_limits: ModelLimits::default(),
             keys: ApiKeys::default(),
             cors_origin: None,
         }
@@ -140,9 +190,9 @@ fn server(listener: TcpListener, plan: Plan) -> Server {
     let offered = plan.models.iter().map(|name| Offered {
         name: (*name).to_owned(),
         context_length: CONTEXT,
-        load: load(plan.max_waiting, plan.max_num_seqs, plan.step, plan.fault),
+        load: load(&plan),
     });
-    let models = Models::new(offered.collect());
+    let models = Models::new(offered.collect(), plan.model_limits);
     let origins: Vec<String> = plan.cors_origin.into_iter().map(str::to_owned).collect();
     let address = listener.local_addr().unwrap().ip();
     let allowed_hosts = AllowedHosts::new(address, "127.0.0.1", plan.keys.is_open(), &[]);
@@ -160,13 +210,20 @@ fn server(listener: TcpListener, plan: Plan) -> Server {
     )
 }
 
-fn load(
-    max_waiting: usize,
-    max_num_seqs: usize,
-    step: Duration,
-    fault: Option<(usize, Fault)>,
-) -> Load {
+fn load(plan: &Plan) -> Load {
+    let &Plan {
+        max_waiting,
+        max_num_seqs,
+        step,
+        fault,
+        num_faults,
+        ..
+    } = plan;
+    let gate = plan.gate.clone();
+    let num_loads = AtomicUsize::new(0);
     Arc::new(move || {
+        let nth = num_loads.fetch_add(1, Ordering::Relaxed);
+        let fault = fault.filter(|_| nth < num_faults);
         match fault {
             Some((_, Fault::Files)) => anyhow::bail!("/secret/place cannot be read"),
             Some((_, Fault::Loading)) => panic!("a fault of a test"),
@@ -176,7 +233,15 @@ fn load(
             max_waiting,
             ..HandleOptions::default()
         };
-        let make = move || engine(max_num_seqs, step, fault);
+        let gate = gate.clone();
+        let make = move || {
+            engine(max_num_seqs, |inner| Paced {
+                inner,
+                step,
+                gate,
+                fault,
+            })
+        };
         let thread = EngineThread::spawn(options, make, |_| ())?;
         let (generation, pooling) = (GenerationDefaults::default(), PoolingDefaults::default());
         let template = ChatTemplate::new("{{ messages[0].content }}", None, None, None)?;
@@ -194,6 +259,7 @@ fn load(
 struct Paced<R> {
     inner: R,
     step: Duration,
+    gate: Option<Gate>,
     fault: Option<(usize, Fault)>,
 }
 
@@ -202,6 +268,9 @@ impl<R: ExecuteModel> ExecuteModel for Paced<R> {
 
     async fn launch_step(&mut self, step: &SchedulerOutput) -> Result<R::Launched> {
         thread::sleep(self.step);
+        if let Some(gate) = &self.gate {
+            gate.pass();
+        }
         match &mut self.fault {
             Some((0, Fault::Lost)) => {
                 let lost = ExecutorError::DeviceLost("a fault of a test".to_owned());
@@ -223,8 +292,7 @@ type Engine = LlmEngine<Paced<ModelRunner<CpuExecutor>>, ManualClock>;
 
 fn engine(
     max_num_seqs: usize,
-    step: Duration,
-    fault: Option<(usize, Fault)>,
+    paced: impl FnOnce(ModelRunner<CpuExecutor>) -> Paced<ModelRunner<CpuExecutor>>,
 ) -> anyhow::Result<Engine> {
     let checkpoint = ModelPath::Directory(golden("models/qwen2")).open()?;
     let json = std::fs::read(golden("tokenizer/tokenizer.json"))?;
@@ -238,7 +306,11 @@ fn engine(
     let executor = CpuExecutor::default();
     let options = RunnerOptions::default();
     let inner = ModelRunner::load(executor, &checkpoint, &config, options, |_| ())?;
-    let runner = Paced { inner, step, fault };
-    let core = EngineCore::new(runner, ManualClock::default(), &checkpoint.config, config)?;
+    let core = EngineCore::new(
+        paced(inner),
+        ManualClock::default(),
+        &checkpoint.config,
+        config,
+    )?;
     Ok(LlmEngine::new(core, tokenizer))
 }
