@@ -156,6 +156,24 @@ impl Http {
         self.ask(request, url, &[], credentials)
     }
 
+    /// Sends `body` to `url`, with `headers`, and waits no longer than `timeout` for the whole answer.
+    ///
+    /// # Errors
+    /// No answer came; an answer with any status is one.
+    pub fn post(
+        &self,
+        url: &Url,
+        headers: &[(&str, String)],
+        body: &[u8],
+        timeout: Duration,
+    ) -> Result<Response<Body>, HttpError> {
+        let request = self.agent.post(bare(url).as_str());
+        let request = request.config().timeout_global(Some(timeout)).build();
+        self.prepare(request, url, headers, None)
+            .send(body)
+            .map_err(|e| unreachable(url, &e))
+    }
+
     fn ask(
         &self,
         request: ureq::RequestBuilder<ureq::typestate::WithoutBody>,
@@ -163,6 +181,19 @@ impl Http {
         headers: &[(&str, String)],
         credentials: Option<&Credentials>,
     ) -> Result<Response<Body>, HttpError> {
+        self.prepare(request, url, headers, credentials)
+            .call()
+            .map_err(|e| unreachable(url, &e))
+    }
+
+    /// A request with its headers and the credentials of its origin.
+    fn prepare<B>(
+        &self,
+        request: ureq::RequestBuilder<B>,
+        url: &Url,
+        headers: &[(&str, String)],
+        credentials: Option<&Credentials>,
+    ) -> ureq::RequestBuilder<B> {
         let mut bare = url.clone();
         let own = Credentials::take_from(&mut bare);
         let credentials = credentials.filter(|c| c.origin == bare.origin());
@@ -177,10 +208,14 @@ impl Http {
         if let Some(c) = own.as_ref().or(credentials) {
             request = request.header("Authorization", &c.header);
         }
-        request.call().map_err(|e| HttpError::Unreachable {
-            host: host(&bare),
-            cause: cause(&e),
-        })
+        request
+    }
+}
+
+fn unreachable(url: &Url, error: &ureq::Error) -> HttpError {
+    HttpError::Unreachable {
+        host: host(url),
+        cause: cause(error),
     }
 }
 

@@ -13,6 +13,7 @@ use super::api_error::ApiError;
 use super::app::App;
 use super::guarded_body::GuardedBody;
 use super::request_id::{self, RequestId};
+use super::request_span::RequestSpan;
 
 /// Answered also while the server ends: they say that it does.
 const WATCHED: [&str; 4] = ["/health", "/metrics", "/version", "/get_load"];
@@ -26,6 +27,7 @@ struct Line {
     /// None where the client went before there was an answer.
     status: Option<u16>,
     began: Instant,
+    span: RequestSpan,
 }
 
 impl Drop for Line {
@@ -41,6 +43,7 @@ impl Drop for Line {
         // As nginx counts clients that go.
         let status = status.unwrap_or(499);
         self.app.http_metrics.count(path, status);
+        self.span.answered(status);
         let id = id.as_str();
         tracing::info!(target: "access", %method, path = %path.escape_default(), status, ms, id);
     }
@@ -56,12 +59,17 @@ pub async fn log(State(app): State<Arc<App>>, mut request: Request, next: Next) 
         path,
         status: None,
         began: Instant::now(),
+        span: RequestSpan::begin(app.telemetry.as_ref(), &request, &id),
         app,
     };
     let header = id.header();
     request.extensions_mut().insert(id);
+    request.extensions_mut().insert(line.span.clone());
     let mut response = next.run(request).await;
     line.status = Some(response.status().as_u16());
+    if let Some(error) = response.extensions().get::<ApiError>() {
+        line.span.ended(Some(error));
+    }
     response.headers_mut().insert(request_id::HEADER, header);
     response.map(|body| GuardedBody::wrap(body, line))
 }

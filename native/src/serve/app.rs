@@ -18,6 +18,7 @@ use super::models::Models;
 use super::request_body::BodyRoom;
 use super::request_id::Numbers;
 use super::shutdown::Shutdown;
+use super::telemetry::Telemetry;
 use super::{
     access, cors, embeddings, generate, messages, metrics, openapi, page, responses, status, tokens,
 };
@@ -56,6 +57,8 @@ pub struct App {
     pub numbers: Numbers,
     /// Requests by path and status.
     pub http_metrics: HttpMetrics,
+    /// Where spans go, if anywhere.
+    pub telemetry: Option<Telemetry>,
     /// When it began, seconds of the epoch.
     pub created: u64,
 }
@@ -73,6 +76,7 @@ impl App {
             body_room: BodyRoom::new(settings.max_body),
             numbers: Numbers::default(),
             http_metrics: HttpMetrics::default(),
+            telemetry: None,
             created: now(),
         }
     }

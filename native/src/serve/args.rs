@@ -43,6 +43,9 @@ pub struct ServeArgs {
     /// What clients may take.
     #[command(flatten)]
     pub limits: LimitArgs,
+    /// What it tells of requests.
+    #[command(flatten)]
+    pub telling: TellingArgs,
     /// How requests share a model.
     #[command(flatten)]
     pub serving: ServingArgs,
@@ -115,6 +118,17 @@ pub struct LimitArgs {
     /// are in use, a request waits 10 seconds for one that is not, and then gets status 503.
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub max_loaded_models: u32,
+}
+
+/// What the server tells of requests.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "What it tells of requests")]
+pub struct TellingArgs {
+    /// Send a span for each request that is computed to the OpenTelemetry collector at this address, such as
+    /// `http://localhost:4318`, by OTLP over HTTP. `traceparent` of a request is heeded, and OTEL_* variables
+    /// give names, headers and sampling. Prompts and answers are not in it.
+    #[arg(long, value_name = "URL")]
+    pub otlp_endpoint: Option<String>,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

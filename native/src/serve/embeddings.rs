@@ -18,6 +18,7 @@ use super::app::App;
 use super::generate::{answer_error, fault, lease};
 use super::models::Lease;
 use super::request_body::RequestBody;
+use super::request_span::RequestSpan;
 use super::whole;
 use crate::openai::Refusal;
 use crate::openai::embeddings::{AskedEmbeddings, body};
@@ -28,15 +29,17 @@ struct Texts {
     streams: Vec<RequestStream>,
     num_tokens: usize,
     as_base64: bool,
+    span: RequestSpan,
 }
 
 /// `/v1/embeddings`.
 pub async fn embed(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let deadline = Instant::now() + app.settings.request_timeout;
+    let span = RequestSpan::of(&request);
     let answered = async {
         let body = RequestBody::read(request, &app.settings, &app.body_room).await?;
         let (lease, body) = lease(&app, body).await?;
-        let texts = spawn_blocking(move || submit(lease, &body));
+        let texts = spawn_blocking(move || submit(lease, &body, span));
         gather(texts.await.map_err(|_| fault())??).await
     };
     match timeout_at(deadline, answered).await {
@@ -45,7 +48,7 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request) -> Result<Resp
     }
 }
 
-fn submit(lease: Lease, body: &RequestBody) -> Result<Texts, ApiError> {
+fn submit(lease: Lease, body: &RequestBody, span: RequestSpan) -> Result<Texts, ApiError> {
     let loaded = lease.loaded();
     let params = loaded.pooling().params();
     let params = params.map_err(|e| ApiError::bad_request(e.to_string()).param("model"))?;
@@ -72,10 +75,12 @@ fn submit(lease: Lease, body: &RequestBody) -> Result<Texts, ApiError> {
             .submit_pooling(Prompt::TokenIds(ids), asked.params.clone());
         streams.push(stream.map_err(|error| submit_error(&error, refusal))?);
     }
+    span.asked(lease.name(), "", num_tokens);
     Ok(Texts {
         streams,
         num_tokens,
         as_base64: asked.as_base64,
+        span,
         lease,
     })
 }
@@ -105,6 +110,7 @@ async fn gather(texts: Texts) -> Result<Response, ApiError> {
             vectors[place] = values;
         }
     }
+    texts.span.ended(None);
     let name = texts.lease.name();
     let whole = body(name, &vectors, texts.num_tokens, texts.as_base64);
     Ok(whole::json(&whole))

@@ -20,6 +20,7 @@ use super::app::{App, now};
 use super::models::Lease;
 use super::request_body::RequestBody;
 use super::request_id::RequestId;
+use super::request_span::RequestSpan;
 use super::{chunks, stream, whole};
 use crate::openai::{Asked, Endpoint, Refusal};
 
@@ -58,6 +59,8 @@ pub struct Job {
     pub streams: Vec<RequestStream>,
     /// When its time is over.
     pub deadline: Instant,
+    /// What is told of it.
+    pub span: RequestSpan,
 }
 
 /// `/v1/chat/completions`.
@@ -133,12 +136,13 @@ pub async fn begin(
     request: Request,
     deadline: Instant,
 ) -> Result<Job, ApiError> {
+    let span = RequestSpan::of(&request);
     let body = RequestBody::read(request, &app.settings, &app.body_room).await?;
     let (lease, body) = lease(app, body).await?;
     let id = format!("{}{}", protocol.prefix, id.as_str());
     let seed = app.numbers.next();
     // Reading templates, tokens and forms takes the processor.
-    let job = spawn_blocking(move || Job::submit(protocol, id, lease, body, seed, deadline));
+    let job = spawn_blocking(move || Job::submit(protocol, id, lease, body, seed, deadline, span));
     job.await.map_err(|_| fault())?
 }
 
@@ -167,6 +171,7 @@ impl Job {
         body: RequestBody,
         seed: u64,
         deadline: Instant,
+        span: RequestSpan,
     ) -> Result<Self, ApiError> {
         let mut value = body.value()?;
         drop(body);
@@ -203,6 +208,8 @@ impl Job {
             streams.push(stream);
         }
         asked.prompts.clear();
+        span.asked(lease.name(), &id, prompts.iter().map(Vec::len).sum());
+        span.sampled(&asked.params);
         Ok(Self {
             id,
             created: now(),
@@ -212,6 +219,7 @@ impl Job {
             prompts,
             streams,
             deadline,
+            span,
         })
     }
 }

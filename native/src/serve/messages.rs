@@ -85,7 +85,7 @@ pub async fn shape(request: Request, next: Next) -> Response {
     }
     let id = request.extensions().get::<RequestId>().cloned();
     let mut response = next.run(request).await;
-    if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+    if let Some(error) = response.extensions().get::<ApiError>() {
         let id = id.as_ref().map(RequestId::as_str);
         let body = error_body(error.status.as_u16(), &error.message, id);
         *response.body_mut() = body.to_string().into();

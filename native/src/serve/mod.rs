@@ -25,6 +25,7 @@ pub mod openapi;
 pub mod page;
 pub mod request_body;
 pub mod request_id;
+pub mod request_span;
 pub mod responses;
 pub mod seats;
 pub mod server;
@@ -34,6 +35,7 @@ pub mod slot;
 pub mod stalled;
 pub mod status;
 pub mod stream;
+pub mod telemetry;
 pub mod tokens;
 pub mod whole;
 
@@ -67,6 +69,7 @@ use models::{ModelLimits, Models, Offered};
 use server::Server;
 use shutdown::{Phase, Shutdown};
 use signals::Signals;
+use telemetry::Telemetry;
 
 /// Serves models until a signal ends it.
 ///
@@ -132,9 +135,11 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         let mut signals = Signals::listen().context("the host lets no signal be listened to")?;
         let at = listener.local_addr()?;
         let names = &args.place.allowed_host;
+        let telemetry = args.telling.otlp_endpoint.as_deref().map(Telemetry::start);
         let app = App {
             allowed_hosts: AllowedHosts::new(at.ip(), host, keys.is_open(), names)?,
             cors_origins,
+            telemetry: telemetry.transpose()?,
             ..App::new(Models::new(offered, model_limits), settings, keys)
         };
         let server = Server::new(listener, app, bounds, drain_timeout, idle_unload);

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::task::spawn_blocking;
 use tokio::time::{interval, timeout};
 
 use super::app::{App, router};
 use super::listener::{self, Bounds};
 use super::shutdown::Phase;
+use super::telemetry::Telemetry;
 
 /// Longest time between two looks at what is loaded.
 const LOOK: Duration = Duration::from_secs(1);
@@ -86,6 +88,11 @@ impl Server {
         keeping.abort();
         // One that was loaded meanwhile.
         app.models.end().await;
+        if app.telemetry.is_some() {
+            let sent = spawn_blocking(move || app.telemetry.as_ref().map(Telemetry::end));
+            // It has told what kept it.
+            let _ = sent.await;
+        }
     }
 }
 

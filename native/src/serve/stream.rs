@@ -21,6 +21,7 @@ use super::answers::Answers;
 use super::api_error::{ApiError, stream_error};
 use super::generate::{Job, answer_error};
 use super::models::Lease;
+use super::request_span::RequestSpan;
 use crate::openai::Asked;
 
 /// Tells an answer in a protocol's events, in their order.
@@ -69,6 +70,7 @@ struct Events<T> {
     answers: Option<Answers>,
     deadline: Pin<Box<Sleep>>,
     ready: VecDeque<Event>,
+    span: RequestSpan,
 }
 
 impl<T: Tell> Events<T> {
@@ -81,12 +83,14 @@ impl<T: Tell> Events<T> {
             teller,
             answers: Some(Answers::new(job.streams)),
             deadline: Box::pin(sleep_until(job.deadline)),
+            span: job.span,
         }
     }
 
     /// Ends the stream, for this reason if there is one.
     fn end(&mut self, error: Option<&ApiError>) {
         self.answers = None;
+        self.span.ended(error);
         let tokenizer = self.lease.loaded().handle().tokenizer();
         self.ready.extend(match error {
             Some(error) => self.teller.fail(error),
@@ -103,6 +107,7 @@ impl<T: Tell> Events<T> {
         if piece.output.finished == Some(Ok(FinishReason::Abort)) {
             return Err(ApiError::shutting_down());
         }
+        self.span.gained(&piece);
         let tokenizer = self.lease.loaded().handle().tokenizer();
         let told = self.teller.gained(place, piece, tokenizer);
         self.ready

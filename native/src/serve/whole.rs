@@ -68,6 +68,7 @@ pub async fn gather(job: Job) -> Result<Gathered, ApiError> {
         prompts,
         streams,
         deadline: _,
+        span,
     } = job;
     let n = asked.params.n;
     let mut choices: Vec<Choice> = Vec::new();
@@ -86,6 +87,7 @@ pub async fn gather(job: Job) -> Result<Gathered, ApiError> {
     let mut answers = Answers::new(streams);
     while let Some((place, piece)) = answers.next().await {
         let piece = piece.map_err(|e| stream_error(&e, |error| asked.refusal(error)))?;
+        span.gained(&piece);
         let choice = &mut choices[place * n + piece.output.index];
         choice.text.push_str(&piece.text);
         let taken = choice.completion.take(piece.output);
@@ -94,6 +96,7 @@ pub async fn gather(job: Job) -> Result<Gathered, ApiError> {
             return Err(ApiError::shutting_down());
         }
     }
+    span.ended(None);
     let mut usage = Usage::default();
     for Choice { completion, .. } in &choices {
         usage.completion_tokens += completion.token_ids.len();

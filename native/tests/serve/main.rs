@@ -14,3 +14,4 @@ mod models;
 mod protocols;
 mod scene;
 mod shapes;
+mod spans;

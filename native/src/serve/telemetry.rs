@@ -1,0 +1,202 @@
+//! Where spans of requests go: to a collector of OpenTelemetry, by OTLP over HTTP (protobuf), from a thread of its
+//! own with a bounded queue. A collector that is slow or away loses spans and keeps nobody waiting. Knows not what a
+//! span says.
+
+use std::future::ready;
+use std::io::Read;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use axum::http::HeaderMap;
+use opentelemetry::propagation::TextMapPropagator;
+use opentelemetry::trace::{SpanKind, Tracer, TracerProvider};
+use opentelemetry::{Key, KeyValue};
+use opentelemetry_http::{Bytes, HeaderExtractor, HttpClient, HttpError, Request, Response};
+use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, Span};
+use url::Url;
+
+use crate::http::Http;
+
+/// The service's name, where the environment gives no other.
+const NAME: &str = env!("CARGO_PKG_NAME");
+/// Where collectors take spans below their address.
+const PATH: &str = "/v1/traces";
+/// Time for a collector to take what it is sent.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Time for what is left when the server ends.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Most bytes of a collector's answer.
+const LONGEST_ANSWER: u64 = 1 << 20;
+
+/// Makes spans, and sends those that have ended.
+#[derive(Debug)]
+pub struct Telemetry {
+    provider: SdkTracerProvider,
+    tracer: SdkTracer,
+    propagator: TraceContextPropagator,
+}
+
+impl Telemetry {
+    /// Sends to the collector at this address. Names, headers, sampling and batches are as the variables of
+    /// OpenTelemetry have them (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_EXPORTER_OTLP_HEADERS`,
+    /// `OTEL_TRACES_SAMPLER`, `OTEL_BSP_*`).
+    ///
+    /// # Errors
+    /// The address is none. Nothing is asked there yet.
+    pub fn start(address: &str) -> anyhow::Result<Self> {
+        let endpoint = endpoint(address)?;
+        let collector = Collector {
+            http: Http::new()?,
+            is_away: AtomicBool::new(false),
+        };
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_http_client(collector)
+            .with_endpoint(endpoint.as_str())
+            .build()
+            .context("--otlp-endpoint")?;
+        let provider = SdkTracerProvider::builder()
+            .with_batch_exporter(exporter)
+            .with_resource(resource())
+            .build();
+        Ok(Self {
+            tracer: provider.tracer(NAME),
+            provider,
+            propagator: TraceContextPropagator::new(),
+        })
+    }
+
+    /// A span that begins now, in the trace that a request's headers name (`traceparent`), else in one of its own.
+    pub fn begin(&self, name: String, headers: &HeaderMap) -> Span {
+        let parent = self.propagator.extract(&HeaderExtractor(headers));
+        let builder = self.tracer.span_builder(name).with_kind(SpanKind::Server);
+        self.tracer.build_with_context(builder, &parent)
+    }
+
+    /// Sends what is left, so long as that takes no longer than it may: blocks.
+    pub fn end(&self) {
+        if let Err(error) = self.provider.shutdown_with_timeout(LAST_WORDS) {
+            tracing::warn!(%error, "the last spans did not reach the collector");
+        }
+    }
+}
+
+/// Where spans go: below the address that was given, unless that says it all.
+fn endpoint(address: &str) -> anyhow::Result<Url> {
+    let url = Url::parse(address).ok();
+    let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    let Some(mut url) = url else {
+        bail!("--otlp-endpoint {address:?} is no URL: it is like http://localhost:4318");
+    };
+    let path = url.path().trim_end_matches('/');
+    if !path.ends_with(PATH) {
+        let path = format!("{path}{PATH}");
+        url.set_path(&path);
+    }
+    Ok(url)
+}
+
+fn resource() -> Resource {
+    let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+    let resource = Resource::builder().with_attribute(version.clone()).build();
+    let name = resource.get(&Key::from_static_str("service.name"));
+    match name {
+        Some(name) if !name.as_str().starts_with("unknown_service") => resource,
+        _ => Resource::builder()
+            .with_attribute(version)
+            .with_service_name(NAME)
+            .build(),
+    }
+}
+
+/// The collector, asked by the program's own client.
+struct Collector {
+    http: Http,
+    /// It did not take what it was sent last.
+    is_away: AtomicBool,
+}
+
+impl std::fmt::Debug for Collector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Collector").finish_non_exhaustive()
+    }
+}
+
+impl Collector {
+    fn send(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let url = Url::parse(&request.uri().to_string())?;
+        let headers = request.headers().iter();
+        let headers = headers.filter_map(|(name, value)| {
+            let value = value.to_str().ok()?;
+            Some((name.as_str(), value.to_owned()))
+        });
+        let headers: Vec<_> = headers.collect();
+        let answer = self.http.post(&url, &headers, request.body(), PATIENCE)?;
+        let (parts, mut body) = answer.into_parts();
+        let mut bytes = Vec::new();
+        let mut reader = body.as_reader().take(LONGEST_ANSWER);
+        reader.read_to_end(&mut bytes)?;
+        Ok(Response::from_parts(parts, bytes.into()))
+    }
+
+    /// Says in the log when the collector goes and when it is back, once each.
+    fn watch(&self, answered: &Result<Response<Bytes>, HttpError>) {
+        let because = match answered {
+            Ok(answer) if answer.status().is_success() => {
+                if self.is_away.swap(false, Ordering::Relaxed) {
+                    tracing::info!("spans reach the collector again");
+                }
+                return;
+            }
+            Ok(answer) => format!("it answered {}", answer.status()),
+            Err(error) => error.to_string(),
+        };
+        if !self.is_away.swap(true, Ordering::Relaxed) {
+            tracing::warn!(because, "spans do not reach the collector and are dropped");
+        }
+    }
+}
+
+impl HttpClient for Collector {
+    // Blocks, as it may: only the thread of the batches asks.
+    fn send_bytes<'a, 'b>(
+        &'a self,
+        request: Request<Bytes>,
+    ) -> Pin<Box<dyn Future<Output = Result<Response<Bytes>, HttpError>> + Send + 'b>>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        let answered = self.send(&request);
+        self.watch(&answered);
+        Box::pin(ready(answered))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_go_below_the_address() {
+        for (address, expected) in [
+            ("http://localhost:4318", "http://localhost:4318/v1/traces"),
+            (
+                "https://a.example/otlp/",
+                "https://a.example/otlp/v1/traces",
+            ),
+            ("http://[::1]:4318/v1/traces", "http://[::1]:4318/v1/traces"),
+        ] {
+            assert_eq!(endpoint(address).unwrap().as_str(), expected);
+        }
+        for wrong in ["", "localhost:4318", "ftp://a.example", "http://"] {
+            let said = endpoint(wrong).unwrap_err().to_string();
+            assert!(said.contains("http://localhost:4318"), "{said}");
+        }
+    }
+}
