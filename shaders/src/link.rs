@@ -150,6 +150,7 @@ modules![
     "span_quad",
     "squares",
     "step",
+    "store_rows",
     "sums_f32",
     "sums_int8",
     "tile_expert",

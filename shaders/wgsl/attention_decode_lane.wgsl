@@ -1,7 +1,8 @@
 // Attention of one decode query over one part of its keys, a lane or two a head of a kv head's group:
 // for devices where barriers are dear. Chain: see kernels/attention.rs.
 // Grid: (decode queries, kv heads × slices of a group, parts).
-// use: step, attention, paging, rows, kv, softcap, two_rows, span, part
+// What has one part goes to its place at once, as if it were merged.
+// use: halves, act, step, attention, paging, rows, kv, softcap, two_rows, span, part
 
 struct Params {
   stride4: u32,
@@ -13,6 +14,7 @@ struct Params {
   window: u32,
   softcap: f32,
   group: u32,
+  act_stride: u32,
 }
 
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
@@ -20,7 +22,8 @@ struct Params {
 @group(0) @binding(2) var<storage, read> vcache: array<KvWord>;
 @group(0) @binding(3) var<storage, read> step: array<u32>;
 @group(0) @binding(4) var<storage, read_write> parts: array<vec4<f32>>;
-@group(0) @binding(5) var<uniform> p: Params;
+@group(0) @binding(5) var<storage, read_write> act_out: array<ActOut>;
+@group(0) @binding(6) var<uniform> p: Params;
 
 const SLICES = (GROUP + ROWS - 1u) / ROWS;
 
@@ -41,8 +44,25 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   // Nothing past the context: the record of such a part is never read.
   let table = step_table(seq, p.group);
   part_state(lane, q_row, table, kv_head, max(part * PART_KEYS, low), keys, low, keys);
+  let writes = row < ROWS && in_group < GROUP;
+  if (part_count(keys) == 1u && group.z == 0u) {
+    let merge = merge_states(NO_MAX, part_m);
+    let factors = vec2(merge.e_old, merge.e_new);
+    let l = merge_sum(factors, 0.0, part_l);
+    for (var first = 0u; first < row_len(); first += 8u) {
+      var v: array<vec4<f32>, 8>;
+      for (var i = 0u; i < 8u; i++) {
+        let o = merge_values(factors, vec4<f32>(), row_vec(lane, min(first + i, D4 - 1u)));
+        v[i] = select(vec4<f32>(), o / l, first + i < D4);
+      }
+      if (writes && lane == row) {
+        act_store(seq.first_token + item.y, head * D4 + first, p.act_stride, v, min(8u, D4 - first));
+      }
+    }
+    return;
+  }
   let out = ((group.x * p.kv_heads * GROUP + head) * p.max_parts + group.z) * (D4 + 1u);
-  if (row >= ROWS || in_group >= GROUP) { return; }
+  if (!writes) { return; }
   for (var i = 0u; i < lane_len(); i++) {
     parts[out + lane_dim(lane, i)] = part_o[min(i, LANE_D4 - 1u)];
   }

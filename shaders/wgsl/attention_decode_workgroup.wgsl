@@ -1,7 +1,8 @@
 // Attention of one decode query over one part of its keys, a workgroup the heads of a kv head's
 // group. Chain: see kernels/attention.rs.
 // Grid: (decode queries, kv heads × slices of a group, parts).
-// use: step, attention, paging, rows, kv, softcap, part
+// What has one part goes to its place at once, as if it were merged.
+// use: halves, act, step, attention, paging, rows, kv, softcap, part, store_rows
 
 struct Params {
   stride4: u32,
@@ -13,6 +14,7 @@ struct Params {
   window: u32,
   softcap: f32,
   group: u32,
+  act_stride: u32,
 }
 
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
@@ -20,7 +22,8 @@ struct Params {
 @group(0) @binding(2) var<storage, read> vcache: array<KvWord>;
 @group(0) @binding(3) var<storage, read> step: array<u32>;
 @group(0) @binding(4) var<storage, read_write> parts: array<vec4<f32>>;
-@group(0) @binding(5) var<uniform> p: Params;
+@group(0) @binding(5) var<storage, read_write> act_out: array<ActOut>;
+@group(0) @binding(6) var<uniform> p: Params;
 
 const SLICES = (GROUP + ROWS - 1u) / ROWS;
 
@@ -45,6 +48,20 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let part = Part(step_table(seq, p.group), kv_head, first, min(keys - first, PART_KEYS),
     skip - skip % BLOCK_KEYS, rows, keys, 0u);
   let sums = attention_part(part, lane);
+  if (part_count(keys) == 1u) {
+    if (lane < rows) {
+      let merge = merge_states(NO_MAX, sums.m);
+      merges[lane] = vec2(merge.e_old, merge.e_new);
+    }
+    workgroupBarrier();
+    var o: array<vec4<f32>, VALUE_ROWS>;
+    for (var r = 0u; r < VALUE_ROWS; r++) {
+      o[r] = merge_values(merges[min(value_row(lane, r), ROWS - 1u)], o[r], sums.o[r]);
+    }
+    let l = merge_sum(merges[min(lane, ROWS - 1u)], 0.0, sums.l);
+    store_rows(lane, rows, o, l, vec2(seq.first_token + item.y, head), vec2(0u, 1u));
+    return;
+  }
   let out = (group.x * p.kv_heads * GROUP + head) * p.max_parts + group.z;
   for (var r = 0u; r < VALUE_ROWS; r++) {
     let row = value_row(lane, r);

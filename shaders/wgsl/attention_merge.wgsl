@@ -1,4 +1,4 @@
-// Merges the parts of each decode query in order, a lane 32 dims of a head.
+// Merges the parts of each decode query that has several, in order, a lane 32 dims of a head.
 // Chain: see kernels/attention.rs. Grid: (heads · groups / 32, decode queries).
 // use: halves, act, step, attention
 
@@ -24,7 +24,9 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   let item = step_decode(id.y);
   let seq = step_seq(item.x);
   let keys = seq.context - seq.queries + item.y + 1u;
-  let n = (keys + PART_KEYS - 1u) / PART_KEYS - first_seen(keys - 1u) / PART_KEYS;
+  let n = part_count(keys);
+  // What has one part is in its place.
+  if (n == 1u) { return; }
   var row = (id.y * p.heads + head) * p.max_parts * (D4 + 1u);
   var m = NO_MAX;
   var l = 0.0;

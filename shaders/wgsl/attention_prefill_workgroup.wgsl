@@ -1,6 +1,6 @@
 // Attention of a tile of queries of one sequence and one head, a workgroup a tile.
 // Chain: see kernels/attention.rs. Grid: (tiles, heads).
-// use: halves, act, step, attention, paging, rows, kv, softcap, part
+// use: halves, act, step, attention, paging, rows, kv, softcap, part, store_rows
 
 struct Params {
   stride4: u32,
@@ -21,8 +21,6 @@ struct Params {
 @group(0) @binding(3) var<storage, read> step: array<u32>;
 @group(0) @binding(4) var<storage, read_write> act_out: array<ActOut>;
 @group(0) @binding(5) var<uniform> p: Params;
-
-const GROUPS = (D4 + 7u) / 8u;
 
 var<workgroup> totals: array<vec2<f32>, ROWS>;
 
@@ -78,21 +76,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     workgroupBarrier();
   }
-  if (lane < queries) { maxima[lane] = l; }
-  workgroupBarrier();
-  for (var r = 0u; r < VALUE_ROWS; r++) {
-    let row = value_row(lane, r);
-    if (row < queries) { q_rows[row * D4 + lane % D4] = o[r] / maxima[row]; }
-  }
-  workgroupBarrier();
-  // A lane a group of 32.
-  for (var i = lane; i < queries * GROUPS; i += LANES) {
-    let row = i / GROUPS;
-    let first = 8u * (i % GROUPS);
-    var v: array<vec4<f32>, 8>;
-    for (var j = 0u; j < 8u; j++) {
-      v[j] = select(vec4<f32>(), q_rows[row * D4 + min(first + j, D4 - 1u)], first + j < D4);
-    }
-    act_store(token + row, head * D4 + first, p.act_stride, v, min(8u, D4 - first));
-  }
+  store_rows(lane, queries, o, l, vec2(token, head), vec2(1u, 0u));
 }

@@ -14,12 +14,16 @@ use twoclock_core::weights::{Checkpoint, DType, model_config_of_json};
 use twoclock_shaders::caps::{Caps, Coop};
 use twoclock_shaders::recording::{Launched, RecordingExecutor};
 
+/// Tokens of a prompt whose keys make one part, and of one whose keys make several.
+const PROMPTS: [usize; 2] = [5, 300];
+
 /// Bodies that the last of a request's decode steps launches.
 fn decode(
     caps: &Caps,
     compute_dtype: ComputeDtype,
     shape: &Value,
     layers: usize,
+    prompt: usize,
 ) -> Vec<&'static str> {
     let mut shape = shape.clone();
     shape["num_hidden_layers"] = json!(layers);
@@ -27,9 +31,9 @@ fn decode(
     let checkpoint = Checkpoint::dummy(model, "dummy", |_| DType::Q4_0).expect("a checkpoint");
     let config = SchedulerConfig {
         max_num_seqs: 4,
-        max_model_len: 256,
+        max_model_len: 512,
         max_num_batched_tokens: 64,
-        num_blocks: 20,
+        num_blocks: 40,
         ..SchedulerConfig::default()
     };
     let (executor, launches) = RecordingExecutor::new(caps.clone());
@@ -45,7 +49,7 @@ fn decode(
         ignore_eos: true,
         ..SamplingParams::default()
     };
-    pollster::block_on(engine.generate(vec![(vec![1, 2, 3, 4, 5], params)])).expect("a device");
+    pollster::block_on(engine.generate(vec![(vec![1; prompt], params)])).expect("a device");
     let bodies = |launches: &RefCell<Vec<Launched>>| -> Vec<_> {
         let launches = launches.borrow();
         let last = launches
@@ -57,12 +61,19 @@ fn decode(
     bodies(&launches)
 }
 
-/// Those of one layer more, in the device's default class and in singles.
+/// Those of one layer more, in the device's default class and in singles, where keys make several parts.
+/// Where they make one, attention leaves nothing to merge.
 fn per_layer(caps: &Caps, shape: &Value) -> [usize; 2] {
     [ComputeDtype::Auto, ComputeDtype::Of(NumericsClass::F32)].map(|class| {
-        let [one, two] = [1, 2].map(|layers| decode(caps, class, shape, layers));
-        println!("two layers: {two:?}");
-        two.len() - one.len()
+        let [one_part, several] = PROMPTS.map(|prompt| {
+            let [one, two] = [1, 2].map(|layers| decode(caps, class, shape, layers, prompt));
+            println!("two layers: {two:?}");
+            let merges = two.iter().filter(|body| **body == "attention_merge");
+            assert_eq!(merges.count(), if prompt > 256 { 2 } else { 0 });
+            two.len() - one.len()
+        });
+        assert_eq!(one_part, several - 1);
+        several
     })
 }
 
@@ -110,7 +121,7 @@ fn a_dense_layer_is_six_dispatches_on_processors_of_eight_lanes() {
     }
     let [(_, smollm2), ..] = shapes();
     let f16 = ComputeDtype::Of(NumericsClass::F16);
-    let [one, two] = [1, 2].map(|layers| decode(&caps, f16, &smollm2, layers));
+    let [one, two] = [1, 2].map(|layers| decode(&caps, f16, &smollm2, layers, 300));
     assert_eq!(two.len() - one.len(), 10, "{two:?}");
 }
 
@@ -144,12 +155,12 @@ fn cooperative_matrices_stay_by_themselves() {
     };
     let [(_, smollm2), ..] = shapes();
     let coop = ComputeDtype::Of(NumericsClass::Coop);
-    let bodies = decode(&caps, coop, &smollm2, 1);
+    let bodies = decode(&caps, coop, &smollm2, 1, 5);
     let fused = |body: &&str| body.starts_with("fused");
     assert_eq!(bodies.iter().find(|body| fused(body)), None);
     assert!(bodies.iter().any(|body| body.starts_with("matmul_coop")));
     // On the same device without them.
-    let bodies = decode(&caps, ComputeDtype::Auto, &smollm2, 1);
+    let bodies = decode(&caps, ComputeDtype::Auto, &smollm2, 1, 5);
     assert_eq!(bodies.iter().filter(|body| fused(body)).count(), 2);
 }
 

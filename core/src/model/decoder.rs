@@ -10,7 +10,7 @@ use super::linear::Linear;
 use super::row_fusion::Stream;
 use super::{
     DECODES, LayerPages, NumericsClass, Pages, QUERIES, SEQS, TILES, TapBuffers, Workspace, copies,
-    embedding, head, parts,
+    embedding, head, merges, parts,
 };
 use crate::config::ModelConfig;
 use twoclock_shaders::caps::Caps;
@@ -188,19 +188,12 @@ impl Decoder {
             dtype,
             step: ws.step,
             out,
+            act_format: to.format,
         };
         let context = ws.sizes.max_model_len;
         commands.push(
-            attention_prefill::dispatch(
-                caps,
-                to.format,
-                head_dim,
-                prefill,
-                TILES,
-                context,
-                prefill_buffers,
-            )
-            .into(),
+            attention_prefill::dispatch(caps, head_dim, prefill, TILES, context, prefill_buffers)
+                .into(),
         );
         let max_parts = ws.sizes.max_parts(window);
         let decode = attention_decode::AttentionDecodeParams {
@@ -213,6 +206,7 @@ impl Decoder {
             window,
             softcap,
             group,
+            act_stride,
         };
         let decode_buffers = attention_decode::Buffers {
             qkv: ws.qkv,
@@ -221,6 +215,8 @@ impl Decoder {
             dtype,
             step: ws.step,
             parts: ws.parts,
+            out,
+            act_format: to.format,
         };
         commands.push(
             attention_decode::dispatch(
@@ -244,10 +240,11 @@ impl Decoder {
             parts: ws.parts,
             step: ws.step,
             out,
+            act_format: to.format,
         };
+        let several = merges(kv.group);
         commands.push(
-            attention_merge::dispatch(to.format, head_dim, merge, DECODES, context, merge_buffers)
-                .into(),
+            attention_merge::dispatch(head_dim, merge, several, context, merge_buffers).into(),
         );
         to.finish(body, commands);
         let takes_gained = layer.feed_forward.takes_gained(body, config);

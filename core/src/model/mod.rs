@@ -54,13 +54,17 @@ pub const SEQS: CountId = CountId(9);
 pub const QUERIES: CountId = CountId(10);
 /// The most parts that one of the decode queries sees in the layers of a KV group.
 pub const fn parts(group: usize) -> CountId {
-    CountId(11 + 2 * group)
+    CountId(11 + 3 * group)
+}
+/// Decode queries if one of them sees several parts there, else 0.
+pub const fn merges(group: usize) -> CountId {
+    CountId(12 + 3 * group)
 }
 /// Pages copied before the step writes, in each of the layers of a KV group.
 pub const fn copies(group: usize) -> CountId {
-    CountId(12 + 2 * group)
+    CountId(13 + 3 * group)
 }
 /// How many counts a step has for a model of so many KV groups.
 pub const fn num_counts(groups: usize) -> usize {
-    11 + 2 * groups
+    11 + 3 * groups
 }

@@ -4,7 +4,7 @@
 
 use super::filters::Filters;
 use crate::model::workspace::kernel_window;
-use crate::model::{self, DECODES, QUERIES, SEQS, TILES, TOKENS, num_counts, parts};
+use crate::model::{self, DECODES, QUERIES, SEQS, TILES, TOKENS, merges, num_counts, parts};
 use crate::sched::{
     BlockCopy, KvGroupSpec, PLACEHOLDER_TOKEN, ScheduledSequence, SchedulerConfig, SchedulerOutput,
 };
@@ -236,6 +236,10 @@ impl Arrays {
         counts[DECODES.0] = (self.decodes.len() / ITEM_WORDS) as u32;
         for (number, group) in self.groups.iter().enumerate() {
             counts[parts(number).0] = group.parts;
+            counts[merges(number).0] = match group.parts {
+                0 | 1 => 0,
+                _ => counts[DECODES.0],
+            };
         }
         let of_group = |group: usize| copies.iter().filter(move |copy| copy.group == group);
         for number in 0..self.groups.len() {
@@ -349,18 +353,13 @@ mod tests {
             let split = DecodeSplit { sequence: 4, step };
             InputBatch::new(&output, &[7, 3], &groups, split)
         };
-        let counts = batch(0).counts;
-        assert_eq!(
-            counts,
-            [13, 0, 3, 0, 0, 0, 0, 0, 0, 2, 12, 0, 1, 0, 2],
-            "no scratch, so all are tiles"
-        );
+        // No scratch, so all are tiles.
+        let counts = [13, 0, 3, 0, 0, 0, 0, 0, 0, 2, 12, 0, 0, 1, 0, 0, 2];
+        assert_eq!(batch(0).counts, counts);
         let batch = batch(1);
         // The query at 300 sees two parts; of the window's keys, 256 to 300, the second.
-        assert_eq!(
-            batch.counts,
-            [13, 0, 2, 1, 0, 0, 0, 0, 0, 2, 12, 2, 1, 1, 2]
-        );
+        let counts = [13, 0, 2, 1, 0, 0, 0, 0, 0, 2, 12, 2, 1, 1, 1, 0, 2];
+        assert_eq!(batch.counts, counts);
         assert_eq!(batch.words[step::NUM_TOKENS], 13);
         let array = |header: usize, n: usize| &batch.words[batch.words[header] as usize..][..n];
         assert_eq!(array(step::IDS, 2), [FROM_STATE, 11]);

@@ -34,6 +34,11 @@ impl State {
         }
         self.m = top;
     }
+
+    /// What attention gives.
+    pub(super) fn result(&self) -> Vec<f32> {
+        self.o.iter().map(|o| o / self.l).collect()
+    }
 }
 
 /// A sequence record of the step buffer.

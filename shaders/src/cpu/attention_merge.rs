@@ -19,21 +19,25 @@ pub(super) fn run(key: &KernelKey, params: &[u8], bound: &mut Bound<'_>, grid: [
         let seq = Seq::read(words, seq);
         let visible = seq.context - seq.queries + i + 1;
         let first_part = first_seen(visible - 1, p.window) / part_keys;
+        let all = visible.div_ceil(part_keys) - first_part;
+        // What has one part is in its place.
+        if all == 1 {
+            continue;
+        }
         for head in 0..p.heads {
             let mut whole = State::empty(head_dim);
-            for part in 0..visible.div_ceil(part_keys) - first_part {
+            for part in 0..all {
                 let at =
                     ((at_item * p.heads + head) * p.max_parts + part) as usize * (head_dim + 4);
                 let (o, ml) = parts[at..][..head_dim + 4].split_at(head_dim);
                 whole.merge(ml[0], ml[1], o);
             }
-            let o: Vec<f32> = whole.o.iter().map(|o| o / whole.l).collect();
             let at = (
                 seq.first_token + i,
                 head * (head_dim as u32 / 4),
                 p.act_stride,
             );
-            act::store(format, out, at, &o);
+            act::store(format, out, at, &whole.result());
         }
     }
 }

@@ -113,7 +113,10 @@ pub(crate) fn part_key(
         .module("softcap", "softcap")
         .constant("ROWS", rows);
     let (two_rows, span, lanes) = match sharing {
-        Sharing::Workgroup => return key.module("part", "attention_part_workgroup"),
+        Sharing::Workgroup => {
+            let key = key.module("part", "attention_part_workgroup");
+            return key.module("store_rows", "store_rows");
+        }
         Sharing::Uniform => ("two_rows_uniform", "span_lane", rows),
         Sharing::Subgroup8 => ("two_rows_subgroup8", "span_lane", MAX_ROWS),
         Sharing::Quads => ("two_rows_quad", "span_quad", 2 * QUAD_ROWS),

@@ -1,7 +1,9 @@
 //! Attention of single queries, split over their keys: a workgroup computes one part of 256 keys
-//! for the heads of a key/value head's group and leaves (m, l, o) for `attention_merge`.
+//! for the heads of a key/value head's group and leaves (m, l, o) for `attention_merge`; the result
+//! itself of a query that has one part.
 //! Chain: [`super::attention`].
 
+use super::act::ActFormat;
 use super::attention::{MAX_ROWS, Sharing, cost, lint_parts, part_key};
 use super::kv::KvDtype;
 use super::step::PART_KEYS;
@@ -32,6 +34,8 @@ params! {
         pub softcap: f32,
         /// Group of layers whose block tables are read.
         pub group: u32,
+        /// Stride of the output's format.
+        pub act_stride: u32,
     }
 }
 
@@ -39,32 +43,42 @@ params! {
 pub const KERNEL: Kernel = Kernel {
     name: "attention_decode",
     bodies: bodies!["attention_decode_lane", "attention_decode_workgroup"],
-    bindings: bindings![qkv: Read, kcache: Read, vcache: Read, step: Read, parts: ReadWrite],
+    bindings: bindings![qkv: Read, kcache: Read, vcache: Read, step: Read, parts: ReadWrite, act_out: ReadWrite],
     params: AttentionDecodeParams::FIELDS,
     variants: || {
         lint_parts()
             .flat_map(|(sharing, dtype, dim)| {
-                [1, 3, 8, 12].map(|group| key(sharing, dtype, dim, group))
+                // What is stored has nothing to do with what the pages hold, nor with the group.
+                let listed = move |&(act_format, group): &(ActFormat, u32)| {
+                    act_format.holds_heads(dim)
+                        && (act_format == ActFormat::F32 || (dtype == KvDtype::F16 && group == 3))
+                };
+                let groups = [1, 3, 8, 12].into_iter();
+                let all = groups
+                    .flat_map(|group| ActFormat::ALL.iter().map(move |&format| (format, group)));
+                all.filter(listed)
+                    .map(move |(act_format, group)| key(sharing, act_format, dtype, dim, group))
             })
             .collect()
     },
 };
 
-fn key(sharing: Sharing, dtype: KvDtype, head_dim: u32, group: u32) -> KernelKey {
+fn key(
+    sharing: Sharing,
+    act_format: ActFormat,
+    dtype: KvDtype,
+    head_dim: u32,
+    group: u32,
+) -> KernelKey {
+    assert!(act_format.holds_heads(head_dim), "groups straddle heads");
     let rows = group.min(MAX_ROWS);
     let sharing = sharing.of_rows(rows);
     let body = match sharing {
         Sharing::Workgroup => "attention_decode_workgroup",
         Sharing::Uniform | Sharing::Subgroup8 | Sharing::Quads => "attention_decode_lane",
     };
-    part_key(
-        KernelKey::plain("attention_decode", body),
-        sharing,
-        dtype,
-        head_dim,
-        rows,
-    )
-    .constant("GROUP", group)
+    let key = act_format.fill(KernelKey::plain("attention_decode", body));
+    part_key(key, sharing, dtype, head_dim, rows).constant("GROUP", group)
 }
 
 /// Windows of `attention_decode`.
@@ -82,6 +96,10 @@ pub struct Buffers {
     pub step: Slice,
     /// [`parts_bytes`] of scratch: f32 `[query][head][part]` of o `[dim]`, m, l, 0, 0.
     pub parts: Slice,
+    /// Rows of heads · `head_dim` elements.
+    pub out: Slice,
+    /// Their format.
+    pub act_format: ActFormat,
 }
 
 /// Bytes of the scratch between `attention_decode` and `attention_merge`.
@@ -108,11 +126,12 @@ pub fn max_parts(keys: u32, window: u32) -> u32 {
     }
 }
 
-/// The parts of the step's decode queries. `group` is query heads a key/value head; `parts` counts
+/// The attention of the step's decode queries that have one part, and the parts of the others. `group` is query heads a key/value head; `parts` counts
 /// the most [parts](parts_of) one of them sees, at most `max_parts`.
 ///
 /// # Panics
-/// When `head_dim` is no multiple of 4 up to [`MAX_HEAD_DIM`](super::attention::MAX_HEAD_DIM).
+/// When `head_dim` is no multiple of 4 up to [`MAX_HEAD_DIM`](super::attention::MAX_HEAD_DIM), or one that
+/// the output's format cannot [hold](ActFormat::holds_heads).
 pub fn dispatch(
     caps: &Caps,
     head_dim: u32,
@@ -125,6 +144,7 @@ pub fn dispatch(
     Dispatch {
         key: key(
             Sharing::choose(caps, head_dim),
+            buffers.act_format,
             buffers.dtype,
             head_dim,
             group,
@@ -135,6 +155,7 @@ pub fn dispatch(
             buffers.vcache,
             buffers.step,
             buffers.parts,
+            buffers.out,
         ],
         params: bytemuck::bytes_of(&params).to_vec(),
         grid: [

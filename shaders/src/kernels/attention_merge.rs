@@ -1,5 +1,5 @@
 //! Merges the parts that `attention_decode` left, in order, into the attention of each decode
-//! query. Chain: [`super::attention`].
+//! query that has several. Chain: [`super::attention`].
 
 use super::act::ActFormat;
 use super::attention::{LINT_HEAD_DIMS, chain_key};
@@ -52,18 +52,20 @@ pub struct Buffers {
     pub parts: Slice,
     /// The step buffer.
     pub step: Slice,
-    /// Rows of heads · `head_dim` elements in their format.
+    /// Rows of heads · `head_dim` elements.
     pub out: Slice,
+    /// Their format.
+    pub act_format: ActFormat,
 }
 
-/// The attention of the step's decode `queries`; `context` is the length the work is predicted
+/// The attention of those of the step's decode queries that have several parts. `queries` counts all,
+/// or none where each has one part; `context` is the length the work is predicted
 /// for.
 ///
 /// # Panics
 /// When `head_dim` is no multiple of 4 up to [`MAX_HEAD_DIM`](super::attention::MAX_HEAD_DIM), or one that
 /// the output's format cannot [hold](ActFormat::holds_heads).
 pub fn dispatch(
-    act_format: ActFormat,
     head_dim: u32,
     params: AttentionMergeParams,
     queries: CountId,
@@ -72,7 +74,7 @@ pub fn dispatch(
 ) -> Dispatch {
     let parts = f64::from(super::attention_decode::max_parts(context, params.window));
     Dispatch {
-        key: key(act_format, head_dim),
+        key: key(buffers.act_format, head_dim),
         bindings: vec![buffers.parts, buffers.step, buffers.out],
         params: bytemuck::bytes_of(&params).to_vec(),
         grid: [

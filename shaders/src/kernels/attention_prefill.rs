@@ -84,8 +84,10 @@ pub struct Buffers {
     pub dtype: KvDtype,
     /// The step buffer.
     pub step: Slice,
-    /// Rows of heads · `head_dim` elements in their format.
+    /// Rows of heads · `head_dim` elements.
     pub out: Slice,
+    /// Their format.
+    pub act_format: ActFormat,
 }
 
 /// Attention of the step's `tiles`; `context` is the length the work is predicted for.
@@ -95,7 +97,6 @@ pub struct Buffers {
 /// the output's format cannot [hold](ActFormat::holds_heads).
 pub fn dispatch(
     caps: &Caps,
-    act_format: ActFormat,
     head_dim: u32,
     params: AttentionPrefillParams,
     tiles: CountId,
@@ -109,7 +110,7 @@ pub fn dispatch(
     Dispatch {
         key: key(
             Sharing::choose(caps, head_dim),
-            act_format,
+            buffers.act_format,
             buffers.dtype,
             head_dim,
         ),

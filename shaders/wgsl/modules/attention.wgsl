@@ -17,6 +17,11 @@ fn first_seen(position: u32) -> u32 {
   return select(0u, position + 1u - p.window, p.window - 1u < position);
 }
 
+// Parts of a query of `keys` keys of which it sees something.
+fn part_count(keys: u32) -> u32 {
+  return (keys + PART_KEYS - 1u) / PART_KEYS - first_seen(keys - 1u) / PART_KEYS;
+}
+
 // Maximum of two states, and the factors of the first and the second.
 struct Merge {
   m: f32,

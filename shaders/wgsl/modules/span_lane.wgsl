@@ -9,6 +9,8 @@ const LANE_D4 = D4;
 fn row_of_lane(lane: u32) -> u32 { return lane; }
 fn lane_len() -> u32 { return row_len(); }
 fn lane_dim(lane: u32, i: u32) -> u32 { return i; }
+// Vec4 `i` of the values of the lane's row.
+fn row_vec(lane: u32, i: u32) -> vec4<f32> { return part_o[i]; }
 
 // Scores of a span; `q_row` is the first vec4 of this lane's query.
 fn span_scores(lane: u32, q_row: u32, span: Span) {

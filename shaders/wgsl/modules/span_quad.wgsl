@@ -10,6 +10,11 @@ const LANE_D4 = D4 / 2u;
 fn row_of_lane(lane: u32) -> u32 { return lane & 3u; }
 fn lane_len() -> u32 { return row_len() / 2u; }
 fn lane_dim(lane: u32, i: u32) -> u32 { return 4u * (i / 2u) + 2u * quad_of(lane) + (i & 1u); }
+// Vec4 `i` of the values of the lane's row, by the lane that holds it.
+fn row_vec(lane: u32, i: u32) -> vec4<f32> {
+  let mine = part_o[2u * (i / 4u) + (i & 1u)];
+  return select(vec4_of_other_quad(mine), mine, quad_of(lane) == ((i >> 1u) & 1u));
+}
 
 // Scores of a span; `q_row` is the first vec4 of this lane's query.
 fn span_scores(lane: u32, q_row: u32, span: Span) {

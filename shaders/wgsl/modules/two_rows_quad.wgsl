@@ -10,6 +10,7 @@ fn all_four(x: vec4<f32>) -> array<vec4<f32>, 4> {
 }
 
 fn of_other_quad(x: f32) -> f32 { return subgroupShuffleXor(x, 4u); }
+fn vec4_of_other_quad(x: vec4<f32>) -> vec4<f32> { return subgroupShuffleXor(x, 4u); }
 
 // The piece of the quad's own row.
 fn quad_key(row: KvRow, at: u32, lane: u32) -> array<vec4<f32>, 4> {

@@ -17,6 +17,7 @@ use twoclock_tests::{Case, Noise};
 pub(crate) const TILES: CountId = CountId(0);
 pub(crate) const DECODES: CountId = CountId(1);
 pub(crate) const PARTS: CountId = CountId(2);
+pub(crate) const MERGES: CountId = CountId(3);
 pub(crate) const MAX_PARTS: u32 = 5;
 
 #[derive(Clone, Copy, Debug)]
@@ -154,7 +155,9 @@ impl Shape {
             }
         }
         [step.kcache, step.vcache] = self.pages(all_pages + 1, &cached, &slots);
-        step.counts = vec![tiles.len() as u32 / 2, decodes.len() as u32 / 2, most_parts];
+        let queries = decodes.len() as u32 / 2;
+        let merges = if most_parts > 1 { queries } else { 0 };
+        step.counts = vec![tiles.len() as u32 / 2, queries, most_parts, merges];
         // Tables lie first, so that the records can say where.
         for record in records.chunks_exact_mut(step::SEQ_WORDS) {
             record[3] += step::HEADER as u32;
@@ -233,7 +236,6 @@ impl Shape {
         match regime {
             Regime::Prefill => vec![attention_prefill::dispatch(
                 caps,
-                act_format,
                 head_dim,
                 attention_prefill::AttentionPrefillParams {
                     stride4,
@@ -256,6 +258,7 @@ impl Shape {
                     dtype: self.dtype,
                     step: b[3],
                     out: b[4],
+                    act_format,
                 },
             )],
             Regime::Decode => vec![
@@ -273,6 +276,7 @@ impl Shape {
                         window,
                         softcap,
                         group,
+                        act_stride,
                     },
                     DECODES,
                     PARTS,
@@ -283,10 +287,11 @@ impl Shape {
                         dtype: self.dtype,
                         step: b[3],
                         parts: b[5],
+                        out: b[4],
+                        act_format,
                     },
                 ),
                 attention_merge::dispatch(
-                    act_format,
                     head_dim,
                     attention_merge::AttentionMergeParams {
                         heads,
@@ -294,12 +299,13 @@ impl Shape {
                         act_stride,
                         window,
                     },
-                    DECODES,
+                    MERGES,
                     context,
                     attention_merge::Buffers {
                         parts: b[5],
                         step: b[3],
                         out: b[4],
+                        act_format,
                     },
                 ),
             ],
