@@ -45,6 +45,11 @@ done
 "$venv/bin/python" tests/server/clients.py "$base" tiny || { tail -n 20 "$home/log" >&2; die "A client was not served (above)."; }
 "$venv/bin/python" tests/server/notes.py "$base" "$twoclock" || die "The production notes do not hold (above)."
 
+# What hostile clients leave: right answers for the others, and nothing held. What they cost is no matter here.
+"$venv/bin/python" tests/server/hostile.py "$base" tiny --seconds 6 --most 100 > "$home/hostile" || {
+  cat "$home/hostile" >&2; die "Hostile clients did harm (above)."; }
+grep -A 2 itl_p95_ratio "$home/hostile"
+
 # Nothing that can be sent is a fault of the server, and what it answers is as it says.
 # It leaves notes where it runs.
 (cd "$home" && "$venv/bin/schemathesis" run "$base/openapi.json" --header "Authorization: Bearer $OPENAI_API_KEY" \
