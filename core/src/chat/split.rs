@@ -38,7 +38,8 @@ enum State {
 
 /// Takes an answer apart while it comes. What may become a mark is held back until it is certain;
 /// space beside thoughts and calls is dropped. A call that is none, or of a tool that was not offered,
-/// comes out as content. However the text is cut into pieces, the events, joined, are the same.
+/// comes out as content. Where an answer may call once, nothing is told behind its call. However the text is cut
+/// into pieces, the events, joined, are the same.
 #[derive(Clone, Debug)]
 pub struct AnswerSplitter {
     format: AnswerFormat,
@@ -52,6 +53,8 @@ pub struct AnswerSplitter {
     /// Inside a list of calls.
     in_list: bool,
     num_calls: usize,
+    /// The only call that is allowed has ended.
+    is_over: bool,
     events: Vec<AnswerEvent>,
 }
 
@@ -70,6 +73,7 @@ impl AnswerSplitter {
             drops_space: is_open,
             in_list: false,
             num_calls: 0,
+            is_over: false,
             events: Vec::new(),
         }
     }
@@ -80,6 +84,9 @@ impl AnswerSplitter {
             self.say(text);
         } else {
             for c in text.chars() {
+                if self.is_over {
+                    break;
+                }
                 self.step(c);
             }
         }
@@ -88,6 +95,9 @@ impl AnswerSplitter {
 
     /// What was held back, when no more comes.
     pub fn finish(&mut self) -> Vec<AnswerEvent> {
+        if self.is_over {
+            return Vec::new();
+        }
         match std::mem::replace(&mut self.state, State::Content) {
             State::Reasoning => {
                 let held = self.take_held();
@@ -102,6 +112,11 @@ impl AnswerSplitter {
             State::Call { opening, reader } => self.end_call(&opening, *reader),
         }
         std::mem::take(&mut self.events)
+    }
+
+    /// Whether nothing more is told, whatever comes: the answer may call once, and its call is whole.
+    pub fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// How many calls have begun.
@@ -291,7 +306,12 @@ impl AnswerSplitter {
             }
         }
         match whole {
-            true => self.end_call(&opening, *reader),
+            true => {
+                let tools = self.format.tools.as_ref();
+                let is_only = tools.is_some_and(|tools| !tools.parallel);
+                self.is_over = is_only && reader.is_begun();
+                self.end_call(&opening, *reader);
+            }
             false => self.state = State::Call { opening, reader },
         }
     }

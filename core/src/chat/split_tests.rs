@@ -209,10 +209,34 @@ fn thoughts_are_apart() {
 }
 
 #[test]
-fn what_follows_the_only_call_allowed_is_text() {
-    let call = "<tool_call>{\"name\":\"add\",\"arguments\":{}}</tool_call>";
-    let one = format(Some(ToolStyle::Hermes), None, false);
-    check(&one, &format!("{call}\n{call}"), "", call, &["add({})"]);
+fn what_follows_the_only_call_allowed_is_not_told() {
+    let object = "{\"name\":\"add\",\"arguments\":{}}";
+    for (style, two) in [
+        (
+            ToolStyle::Hermes,
+            format!("<tool_call>{object}</tool_call>\n<tool_call>{object}</tool_call> So."),
+        ),
+        (ToolStyle::Llama3, format!("{object}; {object}")),
+        (
+            ToolStyle::Mistral,
+            format!("[TOOL_CALLS][{object}, {object}] So."),
+        ),
+        (
+            ToolStyle::MistralArgs,
+            "[TOOL_CALLS]add[ARGS]{}[TOOL_CALLS]add[ARGS]{}".to_owned(),
+        ),
+    ] {
+        let one = format(Some(style), None, false);
+        check(&one, &two, "", "", &["add({})"]);
+        let mut splitter = AnswerSplitter::new(one);
+        splitter.push(&two[..two.find('}').unwrap()]);
+        assert!(!splitter.is_over(), "{style:?}");
+        splitter.push(&two[two.find('}').unwrap()..]);
+        assert!(splitter.is_over(), "{style:?}");
+        let mut several = AnswerSplitter::new(format(Some(style), None, true));
+        several.push(&two);
+        assert!(!several.is_over(), "{style:?}");
+    }
 }
 
 #[test]

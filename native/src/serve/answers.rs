@@ -1,12 +1,14 @@
 //! The streams of one request's prompts as one stream, each piece with its prompt's place. Dropping it
-//! gives up all of them.
+//! gives up all of them; one that may call once is given up behind its call.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
+use twoclock_core::chat::{AnswerFormat, AnswerSplitter};
 use twoclock_core::engine::RequestOutput;
 use twoclock_core::engine::handle::{RequestStream, StreamError};
+use twoclock_core::types::FinishReason;
 
 /// A piece: whose, and what it gained.
 pub type Piece = (usize, Result<RequestOutput, StreamError>);
@@ -17,6 +19,8 @@ pub struct Answers {
     streams: Vec<Option<RequestStream>>,
     /// Who is looked at first, so that none waits behind the others.
     next: usize,
+    /// Watches those that may call once, where there are such.
+    only_calls: Option<OnlyCalls>,
 }
 
 impl Answers {
@@ -25,6 +29,17 @@ impl Answers {
         Self {
             streams: streams.into_iter().map(Some).collect(),
             next: 0,
+            only_calls: None,
+        }
+    }
+
+    /// These streams, each with `n` answers of this form.
+    pub fn of_format(streams: Vec<RequestStream>, n: usize, format: &AnswerFormat) -> Self {
+        let calls_once = format.tools.as_ref().is_some_and(|tools| !tools.parallel);
+        let only_calls = calls_once.then(|| OnlyCalls::new(format, streams.len(), n));
+        Self {
+            only_calls,
+            ..Self::new(streams)
         }
     }
 
@@ -48,6 +63,21 @@ impl Stream for Answers {
             match Pin::new(stream).poll_next(cx) {
                 Poll::Ready(Some(piece)) => {
                     self.next = (place + 1) % len;
+                    let this = &mut *self;
+                    let piece = match (&mut this.only_calls, piece) {
+                        (Some(only_calls), Ok(gained)) => {
+                            let told = only_calls.see(place, gained);
+                            if only_calls.are_over(place) {
+                                // What it would go on to say is not wanted.
+                                this.streams[place] = None;
+                            }
+                            match told {
+                                Some(told) => Ok(told),
+                                None => return self.poll_next(cx),
+                            }
+                        }
+                        (_, piece) => piece,
+                    };
                     return Poll::Ready(Some((place, piece)));
                 }
                 Poll::Ready(None) => self.streams[place] = None,
@@ -58,5 +88,42 @@ impl Stream for Answers {
             true => Poll::Ready(None),
             false => Poll::Pending,
         }
+    }
+}
+
+/// Ends answers that may call once where their call ends, as styles without a mark behind it give the engine nothing
+/// to stop at.
+#[derive(Debug)]
+struct OnlyCalls {
+    /// Of each prompt its answers; none for those that have ended.
+    splitters: Vec<Vec<Option<AnswerSplitter>>>,
+}
+
+impl OnlyCalls {
+    fn new(format: &AnswerFormat, num_prompts: usize, n: usize) -> Self {
+        let splitter = || Some(AnswerSplitter::new(format.clone()));
+        let of_prompt = || (0..n).map(|_| splitter()).collect();
+        Self {
+            splitters: (0..num_prompts).map(|_| of_prompt()).collect(),
+        }
+    }
+
+    /// A piece as it is told; none of an answer that has ended.
+    fn see(&mut self, prompt: usize, mut gained: RequestOutput) -> Option<RequestOutput> {
+        let place = self.splitters[prompt].get_mut(gained.output.index)?;
+        let splitter = place.as_mut()?;
+        splitter.push(&gained.text);
+        if gained.output.finished.is_none() && splitter.is_over() {
+            gained.output.finished = Some(Ok(FinishReason::Stop));
+        }
+        if gained.output.finished.is_some() {
+            *place = None;
+        }
+        Some(gained)
+    }
+
+    /// Whether all answers to this prompt have ended.
+    fn are_over(&self, prompt: usize) -> bool {
+        self.splitters[prompt].iter().all(Option::is_none)
     }
 }

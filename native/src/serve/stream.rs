@@ -75,13 +75,14 @@ struct Events<T> {
 
 impl<T: Tell> Events<T> {
     fn new(mut job: Job, teller: impl FnOnce(&mut Job) -> T) -> Self {
+        let (n, format) = (job.asked.params.n, job.asked.format.clone());
         let mut teller = teller(&mut job);
         Self {
             ready: teller.begin().into(),
             lease: job.lease,
             asked: job.asked,
             teller,
-            answers: Some(Answers::new(job.streams)),
+            answers: Some(Answers::of_format(job.streams, n, &format)),
             deadline: Box::pin(sleep_until(job.deadline)),
             span: job.span,
         }

@@ -84,7 +84,7 @@ pub async fn gather(job: Job) -> Result<Gathered, ApiError> {
             text: echo.clone(),
         }));
     }
-    let mut answers = Answers::new(streams);
+    let mut answers = Answers::of_format(streams, n, &asked.format);
     while let Some((place, piece)) = answers.next().await {
         let piece = piece.map_err(|e| stream_error(&e, |error| asked.refusal(error)))?;
         span.gained(&piece);

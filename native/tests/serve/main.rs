@@ -6,6 +6,7 @@
 )]
 
 mod answers;
+mod calls;
 mod doors;
 mod faults;
 mod manners;

@@ -244,7 +244,10 @@ fn load(plan: &Plan) -> Load {
         };
         let thread = EngineThread::spawn(options, make, |_| ())?;
         let (generation, pooling) = (GenerationDefaults::default(), PoolingDefaults::default());
-        let template = ChatTemplate::new("{{ messages[0].content }}", None, None, None)?;
+        // It teaches tools in the style of Mistral.
+        let template =
+            "{% if tools %}[TOOL_CALLS]{{ tools|tojson }}{% endif %}{{ messages[0].content }}";
+        let template = ChatTemplate::new(template, None, None, None)?;
         Ok(Loaded::new(
             thread,
             Some(template),
