@@ -58,7 +58,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         let start = oldest.start.max(self.last_finish);
         let took = now.saturating_sub(start);
         self.kv_slot_seconds.record(oldest.usage, took);
-        self.learn(&oldest.step, took);
+        self.learn(&oldest.step, took, now);
         self.ledger.record_step(&oldest.step);
         self.last_finish = now;
         let updates = self

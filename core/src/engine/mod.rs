@@ -38,4 +38,4 @@ pub use metrics::{EngineMetrics, KvSlotSeconds, RequestMetrics};
 pub use output_processor::{OutputProcessor, RequestOutput};
 pub use pooling::Embedding;
 pub use recovery::{RetryPolicy, RunnerFactory};
-pub use step_costs::{StepCosts, StepRecord};
+pub use step_costs::{StepCosts, StepKind, StepRecord};

@@ -10,6 +10,17 @@ use crate::sched::{
 use std::collections::VecDeque;
 use std::time::Duration;
 
+/// What the tokens of a step were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepKind {
+    /// Of prompts alone.
+    Prefill,
+    /// One of each sequence, to draw the next.
+    Decode,
+    /// Of both.
+    Mixed,
+}
+
 /// One step, predicted and measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepRecord {
@@ -17,6 +28,8 @@ pub struct StepRecord {
     pub num_tokens: usize,
     /// Sequences they were of.
     pub num_seqs: usize,
+    /// Sequences that had one token to compute and drew the next; the others were at their prompts.
+    pub num_decodes: usize,
     /// Bytes it moved, by the model.
     pub bytes: f64,
     /// Operations, by the model.
@@ -27,6 +40,19 @@ pub struct StepRecord {
     pub measured: f64,
     /// What it was predicted to wait for.
     pub bound: Bound,
+    /// When it ended, by the engine's clock.
+    pub ended: Duration,
+}
+
+impl StepRecord {
+    /// What its tokens were.
+    pub fn kind(&self) -> StepKind {
+        match self.num_decodes {
+            0 => StepKind::Prefill,
+            n if n == self.num_seqs => StepKind::Decode,
+            _ => StepKind::Mixed,
+        }
+    }
 }
 
 /// Steps that are kept.
@@ -97,6 +123,11 @@ impl StepCosts {
         self.records.iter()
     }
 
+    /// Steps recorded since it began, those included that are kept no longer.
+    pub fn num_recorded(&self) -> u64 {
+        self.num_recorded
+    }
+
     /// A budget of prompt tokens by what was learnt so far, where there is a service level.
     pub fn budget(&self, max_num_batched_tokens: usize) -> Option<RidgeBudget> {
         let slo = self.slo?;
@@ -111,9 +142,9 @@ impl StepCosts {
         Some(budget)
     }
 
-    /// Takes in a step that took so long. Gives back whether it is time to tell the scheduler: while
+    /// Takes in a step that took so many seconds and ended then. Gives back whether it is time to tell the scheduler: while
     /// prompts are measured out after each step, for their context grows; else from time to time.
-    pub fn record(&mut self, step: &SchedulerOutput, seconds: f64) -> bool {
+    pub fn record(&mut self, step: &SchedulerOutput, seconds: f64, ended: Duration) -> bool {
         let shares = step.scheduled.iter().map(|share| SequenceLoad {
             num_tokens: share.num_scheduled_tokens(),
             num_computed_tokens: share.num_computed_tokens,
@@ -121,24 +152,26 @@ impl StepCosts {
         });
         let load = StepLoad::of(self.model.shape(), shares);
         let cost = self.model.cost(&load);
+        // A sequence that draws and has one token to compute decodes; the others are at their prompts.
+        let decodes = step.scheduled.iter();
+        let num_decodes = decodes
+            .filter(|share| share.samples && share.num_scheduled_tokens() == 1)
+            .count();
         if self.records.len() == KEPT {
             self.records.pop_front();
         }
         self.records.push_back(StepRecord {
             num_tokens: load.num_tokens,
             num_seqs: load.num_seqs,
+            num_decodes,
             bytes: cost.bytes,
             flops: cost.flops,
             predicted: cost.seconds,
             measured: seconds,
             bound: cost.bound,
+            ended,
         });
         self.model.observe(&load, seconds);
-        // A sequence that draws and has one token to compute decodes; the others are at their prompts.
-        let decodes = step.scheduled.iter();
-        let num_decodes = decodes
-            .filter(|share| share.samples && share.num_scheduled_tokens() == 1)
-            .count();
         let decodes_alone = num_decodes == load.num_tokens;
         if decodes_alone {
             self.decodes.push(load, seconds);
@@ -174,12 +207,12 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         self.step_costs.as_ref()
     }
 
-    /// A step took so long.
-    pub(super) fn learn(&mut self, step: &SchedulerOutput, took: Duration) {
+    /// A step took so long and ended then.
+    pub(super) fn learn(&mut self, step: &SchedulerOutput, took: Duration, ended: Duration) {
         let Some(costs) = &mut self.step_costs else {
             return;
         };
-        if !costs.record(step, took.as_secs_f64()) {
+        if !costs.record(step, took.as_secs_f64(), ended) {
             return;
         }
         let cost = costs.model().clone();
@@ -241,6 +274,23 @@ mod tests {
             let records: Vec<_> = costs.records().collect();
             assert!(records.len() > 50 && records.len() <= KEPT);
             assert!(records.iter().all(|r| r.num_tokens <= 64 && r.num_seqs > 0));
+            assert!(costs.num_recorded() >= records.len() as u64);
+            assert!(records.windows(2).all(|two| two[0].ended < two[1].ended));
+            for r in &records {
+                let expected = match r.num_decodes {
+                    0 => StepKind::Prefill,
+                    n if n == r.num_tokens => StepKind::Decode,
+                    _ => StepKind::Mixed,
+                };
+                assert_eq!(r.kind(), expected, "{r:?}");
+            }
+            let is = |kind| records.iter().any(|r| r.kind() == kind);
+            assert!(is(StepKind::Decode) && is(StepKind::Mixed));
+            let prompts = StepRecord {
+                num_decodes: 0,
+                ..*records[0]
+            };
+            assert_eq!(prompts.kind(), StepKind::Prefill);
             let off = |r: &StepRecord| (r.predicted / r.measured).ln().abs();
             let last = records.len() - 20;
             let late: f64 = records[last..].iter().map(|r| off(r)).sum::<f64>() / 20.0;

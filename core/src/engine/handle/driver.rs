@@ -220,6 +220,9 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
         let permille = u32::try_from(1000 * held / usable).unwrap_or(1000);
         self.mailbox
             .set_load(scheduler.num_running_requests(), permille);
+        if let Some(costs) = self.engine.core().step_costs() {
+            self.mailbox.set_steps(costs);
+        }
     }
 
     fn tell_metrics(&self) {

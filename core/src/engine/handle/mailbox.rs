@@ -1,9 +1,11 @@
 //! What handles and streams tell the driver, and what it tells all of them: a bounded queue and a few
 //! words under one lock, with wakers. Knows no engine.
 
+use super::last_steps::LastSteps;
 use super::stream::{Outbox, RequestStream, StreamError};
 use super::{HandleOptions, SubmitError};
 use crate::engine::metrics::MetricFamily;
+use crate::engine::step_costs::StepCosts;
 use crate::sample::grammar::Constraint;
 use crate::types::{PoolingParams, RequestId, SamplingParams, TokenId};
 use std::collections::{BTreeSet, VecDeque};
@@ -98,6 +100,7 @@ struct State {
     closed: Option<Result<(), StreamError>>,
     driver: Option<Waker>,
     closing: Vec<Waker>,
+    steps: LastSteps,
     /// What the engine counted when it was last asked.
     metrics: Arc<Vec<MetricFamily>>,
     /// Times it was asked, and up to which of them it answered.
@@ -259,6 +262,15 @@ impl Mailbox {
         let mut state = self.lock();
         state.load.num_running = num_running;
         state.load.kv_usage_permille = kv_usage_permille;
+    }
+
+    pub(super) fn steps(&self) -> LastSteps {
+        self.lock().steps.clone()
+    }
+
+    /// Takes over what was recorded since the last call.
+    pub(super) fn set_steps(&self, costs: &StepCosts) {
+        self.lock().steps.follow(costs);
     }
 
     pub(super) fn set_health(&self, health: Health) {

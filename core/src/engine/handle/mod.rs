@@ -11,6 +11,7 @@ mod driver;
 mod fake_engine;
 #[cfg(test)]
 mod form_tests;
+mod last_steps;
 #[cfg(test)]
 mod loss_tests;
 mod mailbox;
@@ -20,6 +21,7 @@ mod tests;
 mod vitals;
 
 pub use driver::{EngineDriver, Turn};
+pub use last_steps::LastSteps;
 pub use mailbox::{Health, Load};
 pub use stream::{RequestStream, StreamError};
 
@@ -214,6 +216,12 @@ impl EngineHandle {
     /// What it has to do.
     pub fn load(&self) -> Load {
         self.mailbox.load()
+    }
+
+    /// The last steps it finished, for as long as it keeps them; none where steps are not predicted. Waits
+    /// for nothing.
+    pub fn steps(&self) -> LastSteps {
+        self.mailbox.steps()
     }
 
     /// What it counts and times, as it stands between two steps, and beside that whether it can compute
