@@ -1,15 +1,18 @@
 //! The host's monotonic clock.
 
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use twoclock_core::clock::Clock;
 
-/// Time since it was made.
+static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// Time since the first one was made: all of a program say the same.
 #[derive(Clone, Copy, Debug)]
 pub struct HostClock(Instant);
 
 impl Default for HostClock {
     fn default() -> Self {
-        Self(Instant::now())
+        Self(*BEGINNING)
     }
 }
 

@@ -16,7 +16,7 @@ use super::request_id::{self, RequestId};
 use super::request_span::RequestSpan;
 
 /// Answered also while the server ends: they say that it does.
-const WATCHED: [&str; 4] = ["/health", "/metrics", "/version", "/get_load"];
+const WATCHED: [&str; 5] = ["/health", "/metrics", "/version", "/get_load", "/steps"];
 
 /// Written when a request is over, whatever ended it.
 struct Line {

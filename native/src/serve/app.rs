@@ -20,7 +20,8 @@ use super::request_id::Numbers;
 use super::shutdown::Shutdown;
 use super::telemetry::Telemetry;
 use super::{
-    access, cors, embeddings, generate, messages, metrics, openapi, page, responses, status, tokens,
+    access, cors, embeddings, generate, messages, metrics, openapi, page, responses, status, steps,
+    tokens,
 };
 
 /// Bounds of requests.
@@ -89,7 +90,7 @@ pub fn now() -> u64 {
 }
 
 /// Paths of the server, as its counts call them.
-pub const PATHS: [&str; 15] = [
+pub const PATHS: [&str; 16] = [
     "/v1/chat/completions",
     "/v1/completions",
     "/v1/responses",
@@ -104,6 +105,7 @@ pub const PATHS: [&str; 15] = [
     "/metrics",
     "/version",
     "/get_load",
+    "/steps",
     "/openapi.json",
 ];
 
@@ -128,6 +130,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/metrics", get(metrics::metrics))
         .route("/version", get(status::version))
         .route("/get_load", get(status::load))
+        .route("/steps", get(steps::steps))
         .route("/openapi.json", get(openapi::openapi))
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown_path)

@@ -8,6 +8,7 @@ use twoclock_core::engine::handle::StreamError;
 use twoclock_core::text::ChatTemplate;
 use twoclock_core::weights::{GenerationDefaults, PoolingDefaults};
 
+use crate::device_rates::Rates;
 use crate::engine_thread::EngineThread;
 use crate::openai::Serving;
 
@@ -24,6 +25,8 @@ pub struct Loaded {
     defaults: GenerationDefaults,
     pooling: PoolingDefaults,
     max_model_len: usize,
+    /// Of its device, where they were measured.
+    rates: Option<Rates>,
 }
 
 impl fmt::Debug for Loaded {
@@ -50,7 +53,18 @@ impl Loaded {
             defaults,
             pooling,
             max_model_len,
+            rates: None,
         }
+    }
+
+    /// The same on a device that reaches these rates.
+    pub fn under(self, rates: Option<Rates>) -> Self {
+        Self { rates, ..self }
+    }
+
+    /// What its device reaches, where that was measured.
+    pub fn rates(&self) -> Option<Rates> {
+        self.rates
     }
 
     /// Its engine.

@@ -27,6 +27,7 @@ pub mod request_body;
 pub mod request_id;
 pub mod request_span;
 pub mod responses;
+pub mod roof;
 pub mod seats;
 pub mod server;
 pub mod shutdown;
@@ -34,6 +35,7 @@ pub mod signals;
 pub mod slot;
 pub mod stalled;
 pub mod status;
+pub mod steps;
 pub mod stream;
 pub mod telemetry;
 pub mod tokens;
@@ -66,6 +68,7 @@ use auth::ApiKeys;
 use listener::Bounds;
 use loaded::Loaded;
 use models::{ModelLimits, Models, Offered};
+use roof::Roof;
 use server::Server;
 use shutdown::{Phase, Shutdown};
 use signals::Signals;
@@ -180,6 +183,7 @@ fn offered(
 ) -> anyhow::Result<Vec<Offered>> {
     let mut names = BTreeSet::new();
     let mut offered = Vec::new();
+    let roof = Arc::new(Roof::default());
     for model in &args.model {
         let (name, reference) = args::named(model);
         if !names.insert(name) {
@@ -190,6 +194,7 @@ fn offered(
         let store = known.store.clone();
         let verbose = known.report.is_verbose();
         let options = options.clone();
+        let roof = Arc::clone(&roof);
         offered.push(Offered {
             name: name.to_owned(),
             context_length,
@@ -198,6 +203,7 @@ fn offered(
                     &checkpoint,
                     &options,
                     &store,
+                    &roof,
                     verbose,
                     max_waiting,
                     context_length,
@@ -212,6 +218,7 @@ fn load(
     checkpoint: &Checkpoint,
     options: &EngineOptions,
     store: &Store,
+    roof: &Roof,
     verbose: bool,
     max_waiting: usize,
     context_length: usize,
@@ -223,6 +230,7 @@ fn load(
         )?),
         None => None,
     };
+    let rates = roof.rates(options.device, store);
     let handle_options = HandleOptions {
         max_waiting,
         ..HandleOptions::default()
@@ -237,11 +245,6 @@ fn load(
     let thread = EngineThread::spawn(handle_options, make, |engine| {
         engine.core().runner().executor().save_pipelines();
     })?;
-    Ok(Loaded::new(
-        thread,
-        template,
-        generation,
-        pooling,
-        context_length,
-    ))
+    let loaded = Loaded::new(thread, template, generation, pooling, context_length);
+    Ok(loaded.under(rates))
 }

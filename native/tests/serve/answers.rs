@@ -39,6 +39,7 @@ fn every_path_answers() {
     whats_there(client);
     faults::faults(client);
     metrics::metrics(client);
+    metrics::steps(client);
     server.terminate();
     let (status, log) = server.end();
     assert_eq!(status.code(), Some(0), "{log}");

@@ -157,7 +157,9 @@ fn keys_and_origins() {
         assert_eq!(client.send("GET", "/v1/models", headers, "").status, 200);
     }
     assert_eq!(client.get("/health").status, 200);
-    assert_eq!(client.get("/metrics").status, 401);
+    for path in ["/metrics", "/get_load", "/steps"] {
+        assert_eq!(client.get(path).status, 401, "{path}");
+    }
     // A browser asks first, without a key, and reads errors too.
     let asks = "Origin: https://example.org\r\nAccess-Control-Request-Method: POST\r\n\
                 Access-Control-Request-Headers: authorization\r\n";

@@ -1,8 +1,9 @@
-//! Whether `/metrics` is what Prometheus reads.
+//! Whether `/metrics` is what Prometheus reads, and `/steps` what the page draws.
 
 use std::collections::BTreeMap;
 
 use crate::scene::Client;
+use serde_json::Value;
 
 /// Reads the format as Prometheus does: each sample under its type, histograms that add up.
 pub(crate) fn metrics(client: Client) {
@@ -53,4 +54,44 @@ pub(crate) fn metrics(client: Client) {
     assert!(client.metric("vllm:generation_tokens_total") > 100.0);
     let refused = "path=\"/v1/chat/completions\",status=\"400\"";
     assert!(reply.body.contains(refused), "{}", reply.body);
+}
+
+/// Reads the last steps of a server that has answered for a while.
+pub(crate) fn steps(client: Client) {
+    let models = client.get("/steps").json();
+    let [model] = &models.as_array().unwrap()[..] else {
+        panic!("{models}");
+    };
+    assert_eq!(model["model"], "tiny");
+    // The reference kernels are not measured.
+    assert_eq!(model["roof"], Value::Null);
+    let steps = model["steps"].as_array().unwrap();
+    assert!(steps.len() > 20 && steps.len() <= 256, "{}", steps.len());
+    assert!(model["num_steps"].as_u64().unwrap() >= steps.len() as u64);
+    let mut last_age = f64::INFINITY;
+    let mut kinds = BTreeMap::new();
+    for step in steps {
+        let number = |name: &str| {
+            step[name]
+                .as_f64()
+                .unwrap_or_else(|| panic!("{name}: {step}"))
+        };
+        assert!(
+            number("age_s") >= 0.0 && number("age_s") <= last_age,
+            "{step}"
+        );
+        last_age = number("age_s");
+        let counts = ["bytes", "flops", "predicted_seconds", "num_tokens"];
+        assert!(counts.iter().all(|name| number(name) > 0.0), "{step}");
+        assert!(number("seconds") >= 0.0, "{step}");
+        let kind = step["kind"].as_str().unwrap();
+        let is_decode = number("num_tokens") == number("num_seqs");
+        assert!(kind != "decode" || is_decode, "{step}");
+        *kinds.entry(kind).or_insert(0) += 1;
+    }
+    assert!(last_age < 60.0, "{last_age}");
+    assert!(
+        kinds.contains_key("decode") && kinds.contains_key("prefill"),
+        "{kinds:?}"
+    );
 }

@@ -1,0 +1,65 @@
+//! `/steps`: the last steps of each loaded model and the roof of its device over them, as numbers to draw.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::Response;
+use serde_json::{Value, json};
+use twoclock_core::clock::Clock;
+use twoclock_core::engine::handle::LastSteps;
+use twoclock_core::engine::{StepKind, StepRecord};
+
+use super::app::App;
+use super::whole;
+use crate::clock::HostClock;
+use crate::device_rates::Rates;
+
+/// `/steps`.
+pub async fn steps(State(app): State<Arc<App>>) -> Response {
+    let now = HostClock::default().now();
+    let of_models = app.models.loaded().into_iter().map(|(name, loaded)| {
+        let steps = loaded.handle().steps();
+        of_model(name, loaded.rates(), &steps, now)
+    });
+    whole::json(&Value::Array(of_models.collect()))
+}
+
+fn of_model(name: &str, rates: Option<Rates>, last: &LastSteps, now: Duration) -> Value {
+    let roof = rates.map(|Rates { copy, fma }| {
+        json!({
+            "bytes_per_second": copy,
+            "flops_per_second": fma,
+        })
+    });
+    let steps = last.records().map(|step| as_json(step, now));
+    json!({
+        "model": name,
+        "roof": roof,
+        "num_steps": last.num_steps(),
+        "steps": steps.collect::<Vec<_>>(),
+    })
+}
+
+fn as_json(step: &StepRecord, now: Duration) -> Value {
+    let kind = match step.kind() {
+        StepKind::Prefill => "prefill",
+        StepKind::Decode => "decode",
+        StepKind::Mixed => "mixed",
+    };
+    json!({
+        "age_s": rounded(now.saturating_sub(step.ended).as_secs_f64()),
+        "kind": kind,
+        "num_tokens": step.num_tokens,
+        "num_seqs": step.num_seqs,
+        "bytes": step.bytes.round(),
+        "flops": step.flops.round(),
+        "seconds": rounded(step.measured),
+        "predicted_seconds": rounded(step.predicted),
+    })
+}
+
+/// To a microsecond.
+fn rounded(seconds: f64) -> f64 {
+    (seconds * 1e6).round() / 1e6
+}
