@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """Uses the server's page in headless Chromium as a person does: sends messages, begins anew while an answer
 comes, meets the most tokens, leaves fields empty, looks at the live view. In place of a server stands one that
-streams three words, slowly, keeps what it was asked, and tells of steps. Exit status as smoke.py's.
+streams three words, slowly, keeps what it was asked, and tells of steps; its policy for the page is the server's.
+Exit status as smoke.py's.
 """
 
+import base64
+import hashlib
 import http.server
 import json
 import os
 import queue
+import re
 import sys
 import threading
 import time
@@ -24,6 +28,8 @@ const until = async (true_of) => {
 };
 const send = (text) => { at("text").value = text; at("ask").requestSubmit(); };
 const last = () => at("talk").lastChild.innerText;
+const broken = [];
+document.addEventListener("securitypolicyviolation", (event) => broken.push(event.violatedDirective));
 (async () => {
   const seen = {};
   await until(() => at("model").options.length);
@@ -55,6 +61,10 @@ const last = () => at("talk").lastChild.innerText;
   seen.size = [width, height];
   seen.told = [at("of").textContent, at("step").textContent, at("reach").textContent];
   seen.foreign = [document.images.length, window.foreign === undefined];
+  seen.broken = [...broken];
+  // That it is heeded at all.
+  at("talk").setAttribute("style", "color: red");
+  await until(() => broken.length > seen.broken.length);
   return seen;
 })().catch((error) => ({ error: String(error) }))
   .then((seen) => fetch("/verdict", { method: "POST", body: JSON.stringify(seen) }));
@@ -83,6 +93,13 @@ STEPS = [
 ]
 
 
+def policy(page):
+    digests = {kind: [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+                      for text in re.findall(f"<{kind}>(.*?)</{kind}>", page, re.DOTALL)] for kind in ["script", "style"]}
+    allowed = "; ".join(f"{kind}-src " + " ".join(f"'sha256-{digest}'" for digest in of) for kind, of in digests.items())
+    return f"default-src 'none'; {allowed}; connect-src 'self'"
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     verdicts = queue.Queue()
     asked = []
@@ -95,6 +112,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", "text/html; charset=utf-8" if self.path == "/" else "application/json")
         self.send_header("Content-Length", str(len(body)))
+        if self.path == "/":
+            self.send_header("Content-Security-Policy", policy(page))
         self.end_headers()
         self.wfile.write(body)
 
@@ -155,6 +174,7 @@ def main():
         "the last step is told in words": lambda: seen["told"][1]
         == "Last – decode: 2 tokens of 2 sequences in 25.0 ms, 40 % of the roof"
         and "10 GB/s, 100 GFLOP/s" in seen["told"][2],
+        "nothing breaks its policy": lambda: seen["broken"] == [],
         "what a server says is no markup": lambda: seen["told"][0] == "of " + NAME and seen["foreign"] == [0, True],
     }
     failed = [name for name, holds in checks.items() if "error" in seen or not holds()]
