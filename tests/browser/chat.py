@@ -172,7 +172,7 @@ def main():
         "one roof, as none is above it": lambda: [r[0] for r in seen["roofs"]] == ["roof"]
         and "NaN" not in seen["roofs"][0][1] and seen["roofs"][0][1].count("L") == 2,
         "the last step is told in words": lambda: seen["told"][1]
-        == "Last – decode: 2 tokens of 2 sequences in 25.0 ms, 40 % of the roof"
+        == "Last – decode: 2 tokens of 2 sequences in 25.0\u00a0ms, 40\u00a0% of the roof"
         and "10 GB/s, 100 GFLOP/s" in seen["told"][2],
         "nothing breaks its policy": lambda: seen["broken"] == [],
         "what a server says is no markup": lambda: seen["told"][0] == "of " + NAME and seen["foreign"] == [0, True],
