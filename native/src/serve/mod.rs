@@ -93,7 +93,6 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         idle_unload,
         max_loaded_models,
     } = args.limits.clone();
-    let max_connections = open_files::seats(max_connections as usize)?;
     let keys = ApiKeys::load(args.place.api_key_file.as_deref())?;
     let cors_origins = cors::origins(&args.place.cors_origin)?;
     let settings = Settings {
@@ -117,11 +116,6 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         max_loaded: max_loaded_models as usize,
         ..ModelLimits::default()
     };
-    let bounds = Bounds {
-        max_connections,
-        header_timeout,
-        write_timeout,
-    };
     let place = (args.place.host.as_str(), args.place.port);
     let served = runtime.block_on(async {
         let listener = TcpListener::bind(place).await;
@@ -137,6 +131,11 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         })?;
         let mut signals = Signals::listen().context("the host lets no signal be listened to")?;
         let at = listener.local_addr()?;
+        let bounds = Bounds {
+            max_connections: open_files::seats(max_connections as usize)?,
+            header_timeout,
+            write_timeout,
+        };
         let names = &args.place.allowed_host;
         let telemetry = args.telling.otlp_endpoint.as_deref().map(Telemetry::start);
         let app = App {
