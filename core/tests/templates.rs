@@ -126,6 +126,11 @@ fn templates_tell_how_tools_are_called() {
             None,
         ),
         (
+            "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
+            ToolStyle::Qwen3Coder,
+            think,
+        ),
+        (
             "NousResearch-Hermes-3-Llama-3.1-8B-tool_use",
             ToolStyle::Hermes,
             None,
@@ -133,6 +138,7 @@ fn templates_tell_how_tools_are_called() {
         ("Qwen-QwQ-32B", ToolStyle::Hermes, think),
         ("Qwen-Qwen2.5-7B-Instruct", ToolStyle::Hermes, None),
         ("Qwen-Qwen3-0.6B", ToolStyle::Hermes, think),
+        ("Qwen3-Coder", ToolStyle::Qwen3Coder, None),
         ("Reka-Edge", ToolStyle::Hermes, think),
         ("ibm-granite-granite-4.1", ToolStyle::Hermes, None),
         ("meta-llama-Llama-3.1-8B-Instruct", ToolStyle::Llama3, None),

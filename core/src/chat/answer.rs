@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::split::AnswerSplitter;
+use super::tool_form::Tool;
 use super::tool_style::{ReasoningStyle, ToolStyle, is_any_special};
 use crate::text::{ChatTemplate, Tokenizer};
 
@@ -39,8 +40,8 @@ impl Reasoning {
 pub struct OfferedTools {
     /// How the model writes a call.
     pub style: ToolStyle,
-    /// Their names.
-    pub names: Arc<[String]>,
+    /// What they are.
+    pub tools: Arc<[Tool]>,
     /// Whether it may call several.
     pub parallel: bool,
 }

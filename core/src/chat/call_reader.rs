@@ -1,9 +1,10 @@
 //! One call of a tool as its text comes: `{"name": …, "arguments": {…}}`, or the arguments alone where
-//! the name is known. Knows no marks around it.
+//! the name is known; or what [`TaggedReader`] reads. Knows no marks around it.
 
 use std::ops::Range;
 
 use super::json_scan::{JsonScan, Step};
+use super::tagged_reader::TaggedReader;
 
 /// Members of a call that say nothing here.
 const PASSED_OVER: [&str; 3] = ["id", "type", "description"];
@@ -17,6 +18,57 @@ pub(super) enum Progress {
     Whole,
     /// It cannot stand here; it is not taken in.
     Wrong,
+}
+
+/// A call in either syntax.
+#[derive(Clone, Debug)]
+pub(super) enum Reader {
+    /// As JSON.
+    Json(CallReader),
+    /// Between tags.
+    Tagged(TaggedReader),
+}
+
+impl Reader {
+    /// Goes on by a character. `is_tool` knows the names there are.
+    pub(super) fn push(&mut self, c: char, is_tool: impl Fn(&str) -> bool) -> Progress {
+        match self {
+            Self::Json(reader) => reader.push(c, is_tool),
+            Self::Tagged(reader) => reader.push(c),
+        }
+    }
+
+    /// The name, once, when it is certain that a call begins.
+    pub(super) fn take_beginning(&mut self, whole: bool) -> Option<String> {
+        match self {
+            Self::Json(reader) => reader.take_beginning(whole),
+            Self::Tagged(reader) => reader.take_beginning(),
+        }
+    }
+
+    /// What of the arguments was not handed out yet; nothing before the beginning was.
+    pub(super) fn take_arguments(&mut self, whole: bool) -> &str {
+        match self {
+            Self::Json(reader) => reader.take_arguments(whole),
+            Self::Tagged(reader) => reader.take_arguments(),
+        }
+    }
+
+    /// Whether it was said that a call begins.
+    pub(super) fn is_begun(&self) -> bool {
+        match self {
+            Self::Json(reader) => reader.is_begun(),
+            Self::Tagged(reader) => reader.is_begun(),
+        }
+    }
+
+    /// What was read, where no call has begun.
+    pub(super) fn into_text(self) -> String {
+        match self {
+            Self::Json(reader) => reader.into_text(),
+            Self::Tagged(reader) => reader.into_text(),
+        }
+    }
 }
 
 /// What is known of a call. Texts are ranges of what was read.

@@ -7,9 +7,13 @@ mod json_scan;
 pub mod message;
 pub mod session;
 pub mod split;
+mod tagged_form;
+mod tagged_reader;
 pub mod tool_form;
 pub mod tool_style;
 
+#[cfg(test)]
+mod split_properties;
 #[cfg(test)]
 mod split_tests;
 

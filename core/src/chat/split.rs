@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use super::answer::{AnswerEvent, AnswerFormat};
-use super::call_reader::{CallReader, Progress};
+use super::call_reader::{CallReader, Progress, Reader};
+use super::tagged_reader::TaggedReader;
 use super::tool_style::{ReasoningStyle, ToolStyle};
 
 /// Longest name of a call outside its JSON, bytes, with what stands between name and arguments.
@@ -28,7 +29,7 @@ enum State {
     },
     Call {
         opening: String,
-        reader: Box<CallReader>,
+        reader: Box<Reader>,
     },
     /// Behind a call; its closing mark may come.
     Called {
@@ -246,8 +247,13 @@ impl AnswerSplitter {
             opening.push(c);
             self.state = State::Opened(opening);
         } else if c == '{' {
-            let reader = Box::new(CallReader::new());
+            let reader = Box::new(Reader::Json(CallReader::new()));
             self.step_call(opening, reader, c);
+        } else if style == Some(ToolStyle::Qwen3Coder) && c == '<' {
+            let tools = self.format.tools.as_ref();
+            let tools = tools.map(|tools| Arc::clone(&tools.tools));
+            let reader = TaggedReader::new(tools.unwrap_or_default());
+            self.step_call(opening, Box::new(Reader::Tagged(reader)), c);
         } else if style == Some(ToolStyle::MistralArgs) && is_of_head(c) {
             let head = c.to_string();
             self.state = State::Head { opening, head };
@@ -265,7 +271,8 @@ impl AnswerSplitter {
             let has_id = between.starts_with("[CALL_ID]") && between.ends_with("[ARGS]");
             let is_call = between.is_empty() || between == "[ARGS]" || has_id;
             if is_call && self.is_tool(name) {
-                let reader = Box::new(CallReader::arguments_of(name.to_owned()));
+                let reader = CallReader::arguments_of(name.to_owned());
+                let reader = Box::new(Reader::Json(reader));
                 return self.step_call(opening, reader, c);
             }
         } else if is_of_head(c) && head.len() < MAX_HEAD {
@@ -277,10 +284,10 @@ impl AnswerSplitter {
         self.step(c);
     }
 
-    fn step_call(&mut self, opening: String, mut reader: Box<CallReader>, c: char) {
+    fn step_call(&mut self, opening: String, mut reader: Box<Reader>, c: char) {
         let tools = self.format.tools.as_ref();
-        let names = tools.map(|tools| Arc::clone(&tools.names));
-        let is_tool = |name: &str| names.iter().any(|n| n.iter().any(|n| n == name));
+        let tools = tools.map(|tools| Arc::clone(&tools.tools));
+        let is_tool = |name: &str| tools.iter().any(|all| all.iter().any(|t| t.name == name));
         let progress = reader.push(c, is_tool);
         if progress == Progress::Wrong {
             self.end_call(&opening, *reader);
@@ -317,7 +324,7 @@ impl AnswerSplitter {
     }
 
     /// A call is over, or was none.
-    fn end_call(&mut self, opening: &str, reader: CallReader) {
+    fn end_call(&mut self, opening: &str, reader: Reader) {
         if reader.is_begun() {
             let index = self.num_calls - 1;
             self.events.push(AnswerEvent::ToolCallEnded { index });
@@ -338,7 +345,7 @@ impl AnswerSplitter {
 
     fn is_tool(&self, name: &str) -> bool {
         let tools = self.format.tools.as_ref();
-        tools.is_some_and(|tools| tools.names.iter().any(|n| n == name))
+        tools.is_some_and(|tools| tools.tools.iter().any(|tool| tool.name == name))
     }
 
     /// The space that belongs to the text behind it.

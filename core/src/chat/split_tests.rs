@@ -1,12 +1,23 @@
 //! Answers of every style, whole and in pieces.
 
-use std::sync::Arc;
-
 use super::*;
-use proptest::prelude::*;
-use serde_json::Value;
+use serde_json::json;
 
-fn format(style: Option<ToolStyle>, reasoning: Option<bool>, parallel: bool) -> AnswerFormat {
+use super::Tool;
+
+fn tool(name: &str) -> Tool {
+    let members = json!({"city": {"type": "string"}, "a": {"type": "integer"}});
+    Tool {
+        name: name.to_owned(),
+        parameters: Some(json!({"type": "object", "properties": members})),
+    }
+}
+
+pub(super) fn format(
+    style: Option<ToolStyle>,
+    reasoning: Option<bool>,
+    parallel: bool,
+) -> AnswerFormat {
     AnswerFormat {
         reasoning: reasoning.map(|is_open| Reasoning {
             style: ReasoningStyle::Think,
@@ -14,7 +25,7 @@ fn format(style: Option<ToolStyle>, reasoning: Option<bool>, parallel: bool) -> 
         }),
         tools: style.map(|style| OfferedTools {
             style,
-            names: Arc::from(["add".to_owned(), "get_weather".to_owned()]),
+            tools: ["add", "get_weather"].map(tool).into(),
             parallel,
         }),
     }
@@ -209,6 +220,49 @@ fn thoughts_are_apart() {
 }
 
 #[test]
+fn calls_of_qwen3_coder() {
+    let coder = format(Some(ToolStyle::Qwen3Coder), None, true);
+    let check = |text: &str, content: &str, calls: &[&str]| {
+        check(&coder, text, "", content, calls);
+    };
+    check(
+        "I look.\n\n<tool_call>\n<function=get_weather>\n<parameter=city>\n12\n\"</p>\n\n</parameter>\n\
+         <parameter=a>\n7\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=add>\n</function>\n\
+         </tool_call>",
+        "I look.",
+        &[
+            "get_weather({\"city\": \"12\\n\\\"</p>\\n\", \"a\": 7})",
+            "add({})",
+        ],
+    );
+    // As JSON, as its relatives write.
+    check(
+        "<tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call>",
+        "",
+        &["add({})"],
+    );
+    // No tool, no tag, and a call that is cut or goes on in another way.
+    for none in [
+        "<tool_call>\n<function=sub>\n</function>",
+        "<tool_call>\n<func>",
+        "<tool_call>\n<function=add",
+        "<function=add></function>",
+    ] {
+        check(none, none, &[]);
+    }
+    check("<tool_call><function=add>", "", &["add({)"]);
+    check("<tool_call><function=add>\nNo.", "No.", &["add({)"]);
+    check(
+        "<tool_call><function=add><parameter=a>1</parameter><parameter=city>x",
+        "",
+        &["add({\"a\": 1)"],
+    );
+    let only = format(Some(ToolStyle::Qwen3Coder), None, false);
+    let call = "<tool_call><function=add></function></tool_call>";
+    assert_eq!(parts(&only, &[call, call].concat()).2, ["add({})"]);
+}
+
+#[test]
 fn what_follows_the_only_call_allowed_is_not_told() {
     let object = "{\"name\":\"add\",\"arguments\":{}}";
     for (style, two) in [
@@ -259,141 +313,4 @@ fn a_call_is_told_before_it_is_whole() {
     assert_eq!(splitter.push("}}"), [arguments("}"), ended]);
     assert_eq!(splitter.push("</tool_call>"), []);
     assert_eq!(splitter.finish(), []);
-}
-
-/// The pieces of marks and calls, and what is near them.
-fn fragment() -> impl Strategy<Value = String> {
-    prop_oneof![
-        prop::sample::select(vec![
-            "<think>",
-            "</think>",
-            "<tool_call>",
-            "</tool_call>",
-            "<|python_tag|>",
-            "[TOOL_CALLS]",
-            "[ARGS]",
-            "[CALL_ID]",
-            "{\"name\": \"add\", \"arguments\": {\"a\": \"x\\\"}\"}}",
-            "{\"name\":\"add\",\"parameters\":{}}",
-            "{\"arguments\": {}, \"name\": \"add\"}",
-            "{\"name\": \"",
-            "add",
-            "\"",
-            "{",
-            "}",
-            "[",
-            "]",
-            ",",
-            ";",
-            " ",
-            "\n",
-            "<",
-            "é",
-            "\\",
-        ])
-        .prop_map(str::to_owned),
-        ".{0,3}",
-    ]
-}
-
-fn any_format() -> impl Strategy<Value = AnswerFormat> {
-    let style = prop::option::of(prop::sample::select(ToolStyle::ALL.to_vec()));
-    (style, any::<Option<bool>>(), any::<bool>()).prop_map(|(style, r, p)| format(style, r, p))
-}
-
-/// Events with neighbours of a kind joined.
-fn joined(events: Vec<AnswerEvent>) -> Vec<AnswerEvent> {
-    let mut all: Vec<AnswerEvent> = Vec::new();
-    for event in events {
-        match (all.last_mut(), event) {
-            (Some(AnswerEvent::Content(a)), AnswerEvent::Content(b))
-            | (Some(AnswerEvent::Reasoning(a)), AnswerEvent::Reasoning(b))
-            | (
-                Some(AnswerEvent::Arguments { text: a, .. }),
-                AnswerEvent::Arguments { text: b, .. },
-            ) => a.push_str(&b),
-            (_, event) => all.push(event),
-        }
-    }
-    all
-}
-
-proptest! {
-    #[test]
-    fn however_it_is_cut_the_parts_are_the_same(
-        format in any_format(),
-        fragments in prop::collection::vec(fragment(), 0..14),
-        cuts in prop::collection::vec(1_usize..9, 1..40),
-    ) {
-        let text = fragments.concat();
-        let mut whole = AnswerSplitter::new(format.clone());
-        let mut expected = whole.push(&text);
-        expected.extend(whole.finish());
-        let mut splitter = AnswerSplitter::new(format);
-        let mut events = Vec::new();
-        let chars: Vec<char> = text.chars().collect();
-        let (mut rest, mut cuts) = (chars.as_slice(), cuts.iter().cycle());
-        while !rest.is_empty() {
-            let (piece, after) = rest.split_at((*cuts.next().unwrap()).min(rest.len()));
-            events.extend(splitter.push(&piece.iter().collect::<String>()));
-            rest = after;
-        }
-        events.extend(splitter.finish());
-        prop_assert_eq!(joined(events), joined(expected));
-    }
-
-    #[test]
-    fn nothing_is_lost(
-        format in any_format(),
-        fragments in prop::collection::vec(fragment(), 0..14),
-    ) {
-        let text = fragments.concat();
-        let parts = AnswerParts::of(&format, &text);
-        let is_word = |c: &char| c.is_alphanumeric();
-        let num = |text: &str| text.chars().filter(is_word).count();
-        // What goes besides marks: the names around a call's parts.
-        let shown = num(&parts.content) + num(&parts.reasoning);
-        if parts.tool_calls.is_empty() {
-            let marks = ["<think>", "</think>"];
-            let think: usize = match parts.reasoning.is_empty() && format.reasoning.is_none() {
-                true => 0,
-                false => marks.iter().map(|m| num(m)).sum(),
-            };
-            prop_assert!(shown + think >= num(&text), "{:?} of {:?}", parts, text);
-        }
-        for call in &parts.tool_calls {
-            let opens = call.arguments.starts_with('{');
-            prop_assert!(opens, "{}", call.arguments);
-        }
-    }
-
-    #[test]
-    fn a_call_comes_back_as_it_was_written(
-        arguments in prop::collection::vec((".{0,6}", ".{0,8}"), 0..4),
-        style in prop::sample::select(ToolStyle::ALL.to_vec()),
-        pretty: bool,
-    ) {
-        let arguments: serde_json::Map<String, Value> = arguments
-            .into_iter()
-            .map(|(key, value)| (key, Value::from(value)))
-            .collect();
-        let written = match pretty {
-            true => serde_json::to_string_pretty(&arguments).unwrap(),
-            false => serde_json::to_string(&arguments).unwrap(),
-        };
-        let text = match style {
-            ToolStyle::Hermes => format!(
-                "<tool_call>\n{{\"name\": \"add\", \"arguments\": {written}}}\n</tool_call>"
-            ),
-            ToolStyle::Llama3 => format!("{{\"name\": \"add\", \"parameters\": {written}}}"),
-            ToolStyle::Mistral => {
-                format!("[TOOL_CALLS][{{\"name\": \"add\", \"arguments\": {written}}}]")
-            }
-            ToolStyle::MistralArgs => format!("[TOOL_CALLS]add[ARGS]{written}"),
-        };
-        let parts = AnswerParts::of(&format(Some(style), None, true), &text);
-        prop_assert_eq!(&parts.content, "");
-        prop_assert_eq!(parts.tool_calls.len(), 1);
-        prop_assert_eq!(&parts.tool_calls[0].arguments, &written);
-    }
 }

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::answer::{AnswerFormat, OfferedTools};
+use super::tagged_form::write_tagged_call;
 use super::tool_style::{ReasoningStyle, ToolStyle};
 use crate::text::Tokenizer;
 use crate::types::StructuredOutput;
@@ -86,7 +87,7 @@ pub fn form_of_answer(
     Some(StructuredOutput::Grammar(grammar))
 }
 
-fn line(grammar: &mut String, text: &str) {
+pub(super) fn line(grammar: &mut String, text: &str) {
     grammar.push_str(text);
     grammar.push('\n');
 }
@@ -101,7 +102,9 @@ fn write_calls(
     let style = offered.style;
     let opening = mark(style.opening());
     let (before, between, after) = match style {
-        ToolStyle::Hermes => (String::new(), "\"\\n\" ".to_owned(), String::new()),
+        ToolStyle::Hermes | ToolStyle::Qwen3Coder => {
+            (String::new(), "\"\\n\" ".to_owned(), String::new())
+        }
         ToolStyle::Llama3 => (String::new(), "\"; \" ".to_owned(), String::new()),
         ToolStyle::Mistral => (
             format!("{opening} \"[\" "),
@@ -127,6 +130,9 @@ fn write_call(
     tool: &Tool,
     mark: &impl Fn(&str) -> String,
 ) {
+    if style == ToolStyle::Qwen3Coder {
+        return write_tagged_call(grammar, n, tool, mark);
+    }
     let name = Value::from(tool.name.as_str());
     let beginning = format!("{{\"name\": {name}, \"{}\": ", style.arguments_key());
     let begin = Value::from(beginning);
@@ -137,7 +143,7 @@ fn write_call(
             mark("<tool_call>"),
             mark("</tool_call>")
         ),
-        ToolStyle::Llama3 | ToolStyle::Mistral => whole,
+        ToolStyle::Llama3 | ToolStyle::Mistral | ToolStyle::Qwen3Coder => whole,
         ToolStyle::MistralArgs => format!(
             "{} {name} {} arguments_{n}",
             mark(style.opening()),
@@ -209,7 +215,6 @@ mod tests {
     }
 
     fn format(style: ToolStyle, reasoning: Option<bool>, parallel: bool) -> AnswerFormat {
-        let names = tools().into_iter().map(|tool| tool.name);
         AnswerFormat {
             reasoning: reasoning.map(|is_open| Reasoning {
                 style: ReasoningStyle::Think,
@@ -217,7 +222,7 @@ mod tests {
             }),
             tools: Some(OfferedTools {
                 style,
-                names: names.collect::<Vec<_>>().into(),
+                tools: tools().into(),
                 parallel,
             }),
         }
@@ -265,7 +270,12 @@ mod tests {
 
     #[test]
     fn each_style_is_enforced_and_read_back() {
-        let cases: [(ToolStyle, &[&str], &str); 4] = [
+        let cases: [(ToolStyle, &[&str], &str); 5] = [
+            (
+                ToolStyle::Qwen3Coder,
+                &[],
+                "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=now>\n</function>\n</tool_call>",
+            ),
             (
                 ToolStyle::Hermes,
                 &[],
@@ -321,6 +331,35 @@ mod tests {
             ),
             None
         );
+    }
+
+    #[test]
+    fn values_between_tags_are_held_to_what_they_may_be() {
+        let schema = json!({"type": "object", "required": ["text", "one"], "properties": {
+            "text": {"type": "string"}, "one": {"enum": ["a", "b"]}, "list": {"type": "array", "items": {"type": "integer"}}}});
+        let tool = Tool {
+            name: "f".to_owned(),
+            parameters: Some(schema),
+        };
+        let format = format(ToolStyle::Qwen3Coder, None, false);
+        let required = ToolChoice::Required;
+        let form = form_of_answer(&[tool], &required, &format, None, &tokenizer(&[])).unwrap();
+        let of = |arguments: &[(&str, &str)]| {
+            let mut text = "<tool_call>\n<function=f>\n".to_owned();
+            for (key, value) in arguments {
+                text += &format!("<parameter={key}>\n{value}\n</parameter>\n");
+            }
+            has_form(&form, &(text + "</function>\n</tool_call>"), &[])
+        };
+        assert!(of(&[
+            ("text", "a\n<b>\"\n"),
+            ("one", "b"),
+            ("list", "[1, 2]")
+        ]));
+        assert!(of(&[("text", ""), ("one", "a")]));
+        assert!(!of(&[("text", "x"), ("one", "c")]));
+        assert!(!of(&[("text", "x"), ("one", "a"), ("list", "[\"1\"]")]));
+        assert!(!of(&[("one", "a"), ("text", "x")]));
     }
 
     #[test]

@@ -8,6 +8,9 @@ pub enum ToolStyle {
     /// `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, once a call: Hermes, Qwen 2.5 and 3 and
     /// many after them.
     Hermes,
+    /// `<tool_call><function=NAME><parameter=KEY>VALUE</parameter>…</function></tool_call>`, once a call, with
+    /// values that are no JSON: Qwen3-Coder.
+    Qwen3Coder,
     /// The whole answer is `{"name": …, "parameters": {…}}`, several behind each other with `;`; also
     /// after `<|python_tag|>`: Llama 3.1 to 3.3.
     Llama3,
@@ -19,12 +22,21 @@ pub enum ToolStyle {
 
 impl ToolStyle {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Hermes, Self::Llama3, Self::Mistral, Self::MistralArgs];
+    pub const ALL: [Self; 5] = [
+        Self::Hermes,
+        Self::Qwen3Coder,
+        Self::Llama3,
+        Self::Mistral,
+        Self::MistralArgs,
+    ];
 
     /// The style that a template teaches its model, where it is one of these.
     pub fn of_template(template: &ChatTemplate) -> Option<Self> {
         let source = template.source();
         let has = |text: &str| source.contains(text);
+        if has("tools") && has("<tool_call>") && has("<function=") && has("<parameter=") {
+            return Some(Self::Qwen3Coder);
+        }
         // Relatives that do not write JSON, or another one.
         let is_other = has("<function=") || has("<arg_key>") || has("functools");
         if !has("tools") || is_other {
@@ -46,7 +58,7 @@ impl ToolStyle {
     /// What stands before a call, where the answer is not the call itself.
     pub(super) fn opening(self) -> &'static str {
         match self {
-            Self::Hermes => "<tool_call>",
+            Self::Hermes | Self::Qwen3Coder => "<tool_call>",
             Self::Llama3 => "<|python_tag|>",
             Self::Mistral | Self::MistralArgs => "[TOOL_CALLS]",
         }
@@ -54,14 +66,14 @@ impl ToolStyle {
 
     /// What stands behind a call.
     pub(super) fn closing(self) -> Option<&'static str> {
-        (self == Self::Hermes).then_some("</tool_call>")
+        matches!(self, Self::Hermes | Self::Qwen3Coder).then_some("</tool_call>")
     }
 
     /// The texts that a reader of calls must see: some tokenizers hold them for special tokens, which
     /// an answer's text leaves out.
     pub(super) fn marks(self) -> &'static [&'static str] {
         match self {
-            Self::Hermes => &["<tool_call>", "</tool_call>"],
+            Self::Hermes | Self::Qwen3Coder => &["<tool_call>", "</tool_call>"],
             Self::Llama3 => &["<|python_tag|>"],
             Self::Mistral => &["[TOOL_CALLS]"],
             Self::MistralArgs => &["[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"],
@@ -72,7 +84,7 @@ impl ToolStyle {
     pub(super) fn arguments_key(self) -> &'static str {
         match self {
             Self::Llama3 => "parameters",
-            Self::Hermes | Self::Mistral | Self::MistralArgs => "arguments",
+            Self::Hermes | Self::Qwen3Coder | Self::Mistral | Self::MistralArgs => "arguments",
         }
     }
 
@@ -95,7 +107,7 @@ impl ToolStyle {
         let letters: String = letters.collect();
         match self {
             Self::Mistral | Self::MistralArgs => letters,
-            Self::Hermes | Self::Llama3 => format!("call_{letters}"),
+            Self::Hermes | Self::Qwen3Coder | Self::Llama3 => format!("call_{letters}"),
         }
     }
 }

@@ -230,7 +230,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use twoclock_core::chat::{AnswerSplitter, OfferedTools, Reasoning, ReasoningStyle, ToolStyle};
+    use twoclock_core::chat::{
+        AnswerSplitter, OfferedTools, Reasoning, ReasoningStyle, Tool, ToolStyle,
+    };
 
     const TEXT: &str = "<think>hm</think>Hi \
         <tool_call>{\"name\":\"add\",\"arguments\":{\"a\":1}}</tool_call>";
@@ -243,7 +245,10 @@ mod tests {
             }),
             tools: Some(OfferedTools {
                 style: ToolStyle::Hermes,
-                names: Arc::from(["add".to_owned()]),
+                tools: Arc::from([Tool {
+                    name: "add".to_owned(),
+                    parameters: None,
+                }]),
                 parallel: true,
             }),
         }

@@ -9,7 +9,7 @@ use twoclock_core::types::FinishReason;
 use super::response::Usage;
 use super::responses_stream::ResponseStream;
 use twoclock_core::chat::{
-    AnswerFormat, AnswerSplitter, OfferedTools, Reasoning, ReasoningStyle, ToolStyle,
+    AnswerFormat, AnswerSplitter, OfferedTools, Reasoning, ReasoningStyle, Tool, ToolStyle,
 };
 
 fn tokenizer() -> Tokenizer {
@@ -25,7 +25,10 @@ fn format() -> AnswerFormat {
         }),
         tools: Some(OfferedTools {
             style: ToolStyle::Hermes,
-            names: Arc::from(["add".to_owned()]),
+            tools: Arc::from([Tool {
+                name: "add".to_owned(),
+                parameters: None,
+            }]),
             parallel: true,
         }),
     }

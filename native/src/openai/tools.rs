@@ -81,14 +81,13 @@ impl Tools {
         }
         let style = template.and_then(ToolStyle::of_template).ok_or_else(|| {
             let said = "this model's chat template does not teach it to call tools in a style that is \
-                        known (those of Hermes and Qwen, Llama 3, Mistral)";
+                        known (those of Hermes and Qwen, Qwen3-Coder, Llama 3, Mistral)";
             Refusal::of("tools", said)
         })?;
-        let names = tools.iter().map(|tool| tool.name.clone());
         Ok(Self {
             offered: Some(OfferedTools {
                 style,
-                names: names.collect::<Arc<[String]>>(),
+                tools: Arc::from(tools.as_slice()),
                 parallel,
             }),
             given: Some(Value::Array(given.clone())),
