@@ -110,7 +110,7 @@ def resident():
 
 
 async def get(path):
-    reader, writer = await connect(f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+    reader, writer = await connect(f"GET {path} HTTP/1.1\r\nHost: {place.netloc}\r\nConnection: close\r\n\r\n".encode())
     answer = await reader.read()
     writer.close()
     return json.loads(answer.partition(b"\r\n\r\n")[2])
