@@ -1,12 +1,15 @@
 """What hostile clients cost the others: the 95th percentile of the time between tokens while they are at work, over
-what it is without them. Quiet and hostile spans take turns, so that what else the machine does meets both alike.
+what it is with well-behaved ones in their place. Quiet and hostile spans take turns, so that what else the machine
+does meets both alike; and what hostile clients have computed, as many others ask for in quiet spans, since to share
+a device is no harm.
 
     python3 tests/server/hostile.py http://127.0.0.1:8000 MODEL --seconds 60
 
 Streams of well-behaved clients are read by this process; each kind of hostile client is a process of its own:
 
-- killed: clients of whole and streamed answers that are killed (SIGKILL) while they are computed
-- silent: sockets that say nothing, or stop in the middle of a head or a body, or do not read what they asked for
+- killed: clients of whole and streamed answers that are killed (SIGKILL) while they are computed, one at a time
+- deaf: two that do not read what they asked for, and go after a while
+- silent: sockets that say nothing, or stop in the middle of a head or a body, 100 of them
 - headers: requests with 10,000 headers
 - huge: bodies of 100 MB, with their length said before and without
 - loris: heads that come a byte at a time, on 200 connections
@@ -34,6 +37,7 @@ arguments.add_argument("base")
 arguments.add_argument("model")
 arguments.add_argument("--seconds", type=float, default=60)
 arguments.add_argument("--clients", type=int, default=4, help="streams that are measured")
+arguments.add_argument("--rate", type=float, default=5, help="acts a second of each kind of hostile client, at most")
 arguments.add_argument("--tokens", type=int, default=100, help="of each of their answers")
 arguments.add_argument("--spans", type=int, default=3, help="times that quiet and hostile spans take turns")
 arguments.add_argument("--most", type=float, default=3, help="ratio that must not be passed")
@@ -60,10 +64,11 @@ def get(path):
 
 # Hostile clients. Each is called again and again, with what it may keep between two calls.
 
+LONG = {"model": arguments.model, "prompt": [1, 2, 3], "max_tokens": 400, "ignore_eos": True}
+
 
 def killed(_):
-    body = {"model": arguments.model, "prompt": [1, 2, 3], "max_tokens": 400, "ignore_eos": True,
-            "stream": random.random() < 0.5}
+    body = {**LONG, "stream": random.random() < 0.5}
     child = os.fork()
     if child == 0:
         try:
@@ -73,23 +78,31 @@ def killed(_):
                     pass
         finally:
             os._exit(0)
-    time.sleep(random.uniform(0.05, 0.4))
+    time.sleep(random.uniform(0.05, 1))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
 
 
-def silent(kept):
-    whole = request({"model": arguments.model, "prompt": [1, 2, 3], "max_tokens": 400, "ignore_eos": True, "stream": True})
-    said = random.choice([b"", whole[:30], whole[:-5], whole])
-    client = socket.create_connection(address)
+def deaf(kept):
+    if len(kept) == 2:
+        time.sleep(2)
+        kept.pop(0).close()
+    client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
-    client.sendall(said)
+    client.connect(address)
+    client.sendall(request({**LONG, "stream": True}))
+    kept.append(client)
+
+
+def silent(kept):
+    whole = request(LONG)
+    client = socket.create_connection(address)
+    client.sendall(random.choice([b"", whole[:30], whole[:-5]]))
     if random.random() < 0.3:
         client.shutdown(socket.SHUT_WR)
     kept.append(client)
     if len(kept) > 100:
         kept.pop(0).close()
-    time.sleep(0.05)
 
 
 def headers(_):
@@ -98,7 +111,6 @@ def headers(_):
         client.settimeout(30)
         send(client, request({}, many))
         assert client.recv(4096).startswith(b"HTTP/1.1 431"), "10,000 headers were taken"
-    time.sleep(0.05)
 
 
 def huge(_):
@@ -116,7 +128,6 @@ def huge(_):
                 break
         else:
             raise AssertionError("100 MB were read")
-    time.sleep(0.05)
 
 
 def loris(kept):
@@ -128,7 +139,7 @@ def loris(kept):
     for client in list(kept):
         if not send(client, b"y"):
             kept.remove(client)
-    time.sleep(0.5)
+    time.sleep(1)
 
 
 def send(client, piece):
@@ -140,18 +151,31 @@ def send(client, piece):
         return False
 
 
-KINDS = [killed, silent, headers, huge, loris]
+def companion(_):
+    """What is computed for a hostile client, for one that behaves."""
+    with socket.create_connection(address) as client:
+        client.sendall(request({**LONG, "stream": True}))
+        while client.recv(65536):
+            pass
 
 
-def work(kind, counts):
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+KINDS = [killed, deaf, silent, headers, huge, loris]
+# As many as those of the hostile that have something computed.
+COMPANIONS = [companion] * 3
+
+
+def work(kinds, kind, counts):
+    # Ended with all that it forks.
+    os.setpgid(0, 0)
     kept = []
     while True:
+        began = time.monotonic()
         try:
-            KINDS[kind](kept)
+            kinds[kind](kept)
         except (ConnectionError, TimeoutError):
             time.sleep(0.1)
         counts[kind] += 1
+        time.sleep(max(0, began + 1 / arguments.rate - time.monotonic()))
 
 
 # Well-behaved clients.
@@ -236,24 +260,23 @@ async def main():
     names = ["quiet", "hostile"]
     waits, late, counted = ({name: [] for name in names} for _ in range(3))
     of_server = {name: {} for name in names}
-    counts = multiprocessing.Array("L", len(KINDS))
+    counts, of_companions = (multiprocessing.Array("L", len(kinds)) for kinds in (KINDS, COMPANIONS))
     for _ in range(arguments.spans):
         for name in names:
-            enemies = []
-            if name == "hostile":
-                enemies = [multiprocessing.Process(target=work, args=(kind, counts), daemon=True)
-                           for kind in range(len(KINDS))]
-                for enemy in enemies:
-                    enemy.start()
-                await asyncio.sleep(0.5)
+            kinds, counted_there = (KINDS, counts) if name == "hostile" else (COMPANIONS, of_companions)
+            others = [multiprocessing.Process(target=work, args=(kinds, kind, counted_there), daemon=True)
+                      for kind in range(len(kinds))]
+            for other in others:
+                other.start()
+            await asyncio.sleep(0.5)
             before = histogram()
             await measure(expected, seconds, waits[name], late[name], counted[name])
             for bound, count in histogram().items():
                 of_server[name][bound] = of_server[name].get(bound, 0) + count - before[bound]
-            for enemy in enemies:
-                assert enemy.is_alive(), "a hostile client found a fault (above)"
-                enemy.terminate()
-                enemy.join()
+            for other in others:
+                assert other.is_alive(), "a client found a fault (above)"
+                os.killpg(other.pid, signal.SIGKILL)
+                other.join()
             await asyncio.sleep(1)
     for _ in range(200):
         load = next(load for load in json.loads(get("/get_load")) if load["model"] == arguments.model)
