@@ -16,7 +16,7 @@ use super::answers::Answers;
 use super::api_error::{ApiError, stream_error, submit_error};
 use super::app::App;
 use super::generate::{answer_error, fault, lease};
-use super::models::Lease;
+use super::lease::Lease;
 use super::request_body::RequestBody;
 use super::request_span::RequestSpan;
 use super::whole;

@@ -17,7 +17,7 @@ use twoclock_core::types::{SamplingParams, TokenId};
 
 use super::api_error::{ApiError, submit_error};
 use super::app::{App, now};
-use super::models::Lease;
+use super::lease::Lease;
 use super::request_body::RequestBody;
 use super::request_id::RequestId;
 use super::request_span::RequestSpan;

@@ -1,6 +1,6 @@
-//! The models by their names: loaded when first asked for, by one request for all that wait; at most so many at
-//! once; unloaded when nobody asked for long enough, or another needs the room; made anew when an engine failed.
-//! Knows not how a model is loaded.
+//! The models by their names: loaded when first asked for, once for all that wait; at most so many at once; unloaded
+//! when nobody asks for long enough, or another needs the room; made anew when an engine failed. Knows not how a
+//! model is loaded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,13 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
 use super::api_error::ApiError;
+use super::backoff::Failure;
+use super::lease::{Counted, Lease};
 use super::loaded::Loaded;
+use super::offered::Offered;
 use super::seats::{Seat, Seats};
-use super::slot::{Counted, Slot};
+use super::slot::{Ended, Found, Loading, Slot};
 use crate::output;
-
-pub use super::slot::{Lease, Load, Offered};
 
 /// Bounds of what is loaded.
 #[derive(Clone, Copy, Debug)]
@@ -25,8 +26,8 @@ pub struct ModelLimits {
     pub max_loaded: usize,
     /// How long a request waits for one of them to be used no more.
     pub seat_wait: Duration,
-    /// How long a model rests after its engine failed, the first time.
-    pub first_rest: Duration,
+    /// How long a model is not tried again after it could not be loaded or its engine failed, the first time.
+    pub first_backoff: Duration,
 }
 
 impl Default for ModelLimits {
@@ -34,7 +35,7 @@ impl Default for ModelLimits {
         Self {
             max_loaded: 4,
             seat_wait: Duration::from_secs(10),
-            first_rest: Duration::from_secs(1),
+            first_backoff: Duration::from_secs(1),
         }
     }
 }
@@ -43,8 +44,6 @@ impl Default for ModelLimits {
 enum NotLoaded {
     /// All that are loaded are in use.
     NoSeat,
-    /// Another engine was tried for and failed just now.
-    Rests,
     /// It cannot be loaded.
     Failed(anyhow::Error),
 }
@@ -63,7 +62,7 @@ impl Models {
         let seats = Seats::new(limits.max_loaded);
         let slot = |offered| {
             let seats = Arc::clone(&seats);
-            Arc::new(Slot::new(offered, seats, limits.first_rest))
+            Arc::new(Slot::new(offered, seats, limits.first_backoff))
         };
         Self {
             slots: offered.into_iter().map(slot).collect(),
@@ -96,40 +95,39 @@ impl Models {
     /// # Errors
     /// There is no such model, it cannot be loaded or has no room, or its engine has failed just now.
     pub async fn lease(&self, name: Option<&str>) -> Result<Lease, ApiError> {
-        let slot = self.find(name)?;
+        let slot = self.named(name)?;
         let counted = Counted::new(slot);
-        let loaded = match slot.alive() {
-            Some(loaded) => loaded,
-            None if slot.rests().is_some() => return Err(fallen(slot).await),
-            None => {
-                let deadline = Instant::now() + self.limits.seat_wait;
-                let load = self.clone().load(Arc::clone(slot), deadline);
-                // A task of its own: it goes on when who asked first has gone, as others may wait for it.
-                let loaded = tokio::spawn(load).await;
-                let name = &slot.offered.name;
-                match loaded.unwrap_or_else(|_| Err(NotLoaded::Failed(anyhow!("a fault")))) {
-                    Ok(loaded) => loaded,
-                    Err(NotLoaded::NoSeat) => {
-                        let said = format!(
-                            "the model {name:?} has no room: as many are loaded as may be \
-                             (--max-loaded-models {}), and all of them are in use; try again later",
-                            self.limits.max_loaded
-                        );
-                        return Err(ApiError::unavailable("models_busy", said).retry_after(5));
-                    }
-                    Err(NotLoaded::Rests) => return Err(fallen(slot).await),
-                    // Where its files lie and what this machine has is for the operator alone.
-                    Err(NotLoaded::Failed(_)) => {
-                        let said = format!(
-                            "the model {name:?} cannot be loaded; the server's log says why"
-                        );
-                        let error = ApiError::unavailable("model_unavailable", said);
-                        return Err(error.retry_after(30));
-                    }
+        let deadline = Instant::now() + self.limits.seat_wait;
+        loop {
+            let ended = match slot.find() {
+                Found::Loaded(loaded) => return Ok(counted.into_lease(loaded)),
+                Found::Failed(Failure::Engine, left) => return Err(fallen(slot, left).await),
+                Found::Failed(Failure::Load, left) => return Err(unavailable(slot, left)),
+                Found::Loading(waiting) => waiting.ended().await,
+                Found::Absent(loading) => {
+                    let waiting = loading.waiting();
+                    // A task of its own: it goes on when who asked first has gone, as others may wait for it.
+                    tokio::spawn(self.clone().load(loading, deadline));
+                    waiting.ended().await
                 }
+            };
+            match ended {
+                Ended::Failed => return Err(unavailable(slot, slot.backoff_left())),
+                Ended::NoSeat if Instant::now() >= deadline => return Err(self.busy(slot)),
+                // Who asked first had less time left.
+                Ended::NoSeat | Ended::Loaded => {}
             }
-        };
-        Ok(counted.into_lease(loaded))
+        }
+    }
+
+    fn busy(&self, slot: &Slot) -> ApiError {
+        let name = &slot.offered.name;
+        let said = format!(
+            "the model {name:?} has no room: as many are loaded as may be (--max-loaded-models {}), and all of them \
+             are in use; try again later",
+            self.limits.max_loaded
+        );
+        ApiError::unavailable("models_busy", said).retry_after(5)
     }
 
     /// Loads the model, if there is but one.
@@ -140,14 +138,17 @@ impl Models {
         let [only] = &self.slots[..] else {
             return Ok(());
         };
-        match self.clone().load(Arc::clone(only), Instant::now()).await {
-            Ok(_) => Ok(()),
+        let Found::Absent(loading) = only.find() else {
+            return Ok(());
+        };
+        match self.clone().load(loading, Instant::now()).await {
+            Ok(()) => Ok(()),
             Err(NotLoaded::Failed(error)) => Err(error),
-            Err(NotLoaded::NoSeat | NotLoaded::Rests) => Err(anyhow!("no model may be loaded")),
+            Err(NotLoaded::NoSeat) => Err(anyhow!("no model may be loaded")),
         }
     }
 
-    fn find(&self, name: Option<&str>) -> Result<&Arc<Slot>, ApiError> {
+    fn named(&self, name: Option<&str>) -> Result<&Arc<Slot>, ApiError> {
         let names = || {
             let names = self.offered().map(|offered| format!("{:?}", offered.name));
             names.collect::<Vec<_>>().join(", ")
@@ -171,39 +172,30 @@ impl Models {
         }
     }
 
-    /// Loads a model unless somebody has; in the place of one whose engine has failed, or in a seat that is free
-    /// by the deadline.
-    async fn load(self, slot: Arc<Slot>, deadline: Instant) -> Result<Arc<Loaded>, NotLoaded> {
-        let _turn = slot.turn.lock().await;
-        if let Some(loaded) = slot.alive() {
-            return Ok(loaded);
-        }
-        let is_again = slot.loaded().is_some();
-        // Whoever had the turn before tried in vain.
-        if slot.rests().is_some() {
-            return Err(NotLoaded::Rests);
-        }
-        let seat = match is_again {
-            true => None,
-            false => Some(self.seat(deadline).await.ok_or(NotLoaded::NoSeat)?),
+    /// Loads a model: in the place of one whose engine has failed, or in a seat that is free by the deadline.
+    async fn load(self, loading: Loading, deadline: Instant) -> Result<(), NotLoaded> {
+        let seat = if loading.end_dead().await {
+            None
+        } else {
+            let Some(seat) = self.seat(deadline).await else {
+                loading.lack_seat();
+                return Err(NotLoaded::NoSeat);
+            };
+            Some(seat)
         };
-        let name = &slot.offered.name;
-        tracing::info!(model = name, "loading");
-        let load = Arc::clone(&slot.offered.load);
+        let model = loading.offered().name.clone();
+        tracing::info!(model, "loading");
+        let load = Arc::clone(&loading.offered().load);
         let loaded = spawn_blocking(move || load()).await;
         match loaded.unwrap_or_else(|_| Err(anyhow!("loading met a fault"))) {
             Ok(loaded) => {
-                let loaded = Arc::new(loaded);
-                slot.put(Arc::clone(&loaded), seat);
-                tracing::info!(model = name, "loaded");
-                Ok(loaded)
+                loading.succeed(Arc::new(loaded), seat);
+                tracing::info!(model, "loaded");
+                Ok(())
             }
             Err(error) => {
-                if is_again {
-                    slot.fall_again();
-                }
                 let because = output::sentence(&error);
-                tracing::error!(model = name, because, "it cannot be loaded");
+                tracing::error!(model, because, "it cannot be loaded");
                 Err(NotLoaded::Failed(error))
             }
         }
@@ -231,22 +223,24 @@ impl Models {
         }
     }
 
-    /// Unloads the models that nobody asked for so long.
-    pub async fn unload_idle(&self, idle: Duration) {
+    /// Begins to unload the models that nobody asked for so long.
+    pub fn unload_idle(&self, idle: Duration) {
         for slot in &*self.slots {
-            // Its seat is free with that.
-            let _ = slot.unload(idle, "nobody asks for it").await;
+            if slot
+                .idle_since()
+                .is_some_and(|since| since.elapsed() >= idle)
+            {
+                let slot = Arc::clone(slot);
+                // Its seat is free with that.
+                tokio::spawn(async move { drop(slot.unload(idle, "nobody asks for it").await) });
+            }
         }
     }
 
-    /// Makes engines anew that failed and have rested.
+    /// Begins to make engines anew that failed, where they may be tried again.
     pub fn revive(&self) {
-        for slot in &*self.slots {
-            let is_due = slot.dead().is_some() && slot.rests().is_none();
-            // Who has the turn does it.
-            if is_due && slot.turn.try_lock().is_ok() {
-                tokio::spawn(self.clone().load(Arc::clone(slot), Instant::now()));
-            }
+        for loading in self.slots.iter().filter_map(Slot::revive) {
+            tokio::spawn(self.clone().load(loading, Instant::now()));
         }
     }
 
@@ -258,8 +252,8 @@ impl Models {
     }
 }
 
-/// What a request gets while a model rests whose engine has failed.
-async fn fallen(slot: &Slot) -> ApiError {
+/// What a request gets while a model is not tried again whose engine has failed.
+async fn fallen(slot: &Slot, left: Duration) -> ApiError {
     let name = &slot.offered.name;
     let why = match slot.dead() {
         // It ended when it failed, so that nothing is waited for.
@@ -270,10 +264,23 @@ async fn fallen(slot: &Slot) -> ApiError {
     let code = why.as_ref().and_then(|why| why.code);
     let why = why.map(|why| format!(" ({})", why.message));
     let said = format!(
-        "the engine of the model {name:?} has failed{}; another is made soon",
+        "the engine of the model {name:?} has failed{}; try again later",
         why.unwrap_or_default()
     );
-    let left = slot.rests().unwrap_or_default().as_secs() + 1;
     let error = ApiError::unavailable(code.unwrap_or("engine_failed"), said);
-    error.retry_after(u32::try_from(left).unwrap_or(60))
+    error.retry_after(seconds(left))
+}
+
+/// What a request gets whose model could not be loaded. Where its files lie and what this machine has is for the
+/// operator alone.
+fn unavailable(slot: &Slot, left: Duration) -> ApiError {
+    let name = &slot.offered.name;
+    let said = format!("the model {name:?} cannot be loaded; the server's log says why");
+    ApiError::unavailable("model_unavailable", said).retry_after(seconds(left))
+}
+
+/// Whole seconds in which a time is over, at least one.
+fn seconds(time: Duration) -> u32 {
+    let seconds = time.as_millis().div_ceil(1000).max(1);
+    u32::try_from(seconds).unwrap_or(u32::MAX)
 }

@@ -98,16 +98,16 @@ impl Server {
 
 /// Looks after what is loaded: engines that failed are made anew, models that nobody asks for are unloaded.
 async fn keep(app: &App, idle_unload: Option<Duration>) {
-    let rest = app.models.limits().first_rest / 2;
+    let backoff = app.models.limits().first_backoff / 2;
     let idle = idle_unload.map_or(LOOK, |idle| idle / 4);
-    let mut ticks = interval(idle.min(rest).clamp(Duration::from_millis(50), LOOK));
+    let mut ticks = interval(idle.min(backoff).clamp(Duration::from_millis(50), LOOK));
     loop {
         ticks.tick().await;
         if app.shutdown.phase() == Phase::Open {
             app.models.revive();
         }
         if let Some(idle) = idle_unload {
-            app.models.unload_idle(idle).await;
+            app.models.unload_idle(idle);
         }
     }
 }

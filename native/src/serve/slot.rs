@@ -1,42 +1,17 @@
-//! One model that can be asked for: whether it is loaded, who uses it, and how its engine fares. Knows no other
-//! model, and not how one is loaded.
+//! One model that can be asked for: whether it is loaded, who loads it, who uses it, and how its engine fares. Knows
+//! no other model, and not how one is loaded.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
 use tokio::task::spawn_blocking;
-use twoclock_core::engine::handle::Health;
+use twoclock_core::engine::handle::{Health, StreamError};
 
+use super::backoff::{Backoff, Failure};
 use super::loaded::Loaded;
+use super::offered::Offered;
 use super::seats::{Seat, Seats};
-
-/// Longest rest of a model whose engines fail.
-const LONGEST_REST: Duration = Duration::from_secs(60);
-/// An engine that lived so long has nothing to do with those that failed before it.
-const STEADY: Duration = Duration::from_secs(300);
-
-/// Loads a model: blocks, for minutes if need be.
-pub type Load = Arc<dyn Fn() -> anyhow::Result<Loaded> + Send + Sync>;
-
-/// A model that can be asked for.
-#[derive(Clone)]
-pub struct Offered {
-    /// Its name.
-    pub name: String,
-    /// Longest sequence, tokens.
-    pub context_length: usize,
-    /// How it comes.
-    pub load: Load,
-}
-
-impl fmt::Debug for Offered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Offered")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
 
 #[derive(Debug)]
 struct State {
@@ -44,33 +19,28 @@ struct State {
     loaded: Option<Arc<Loaded>>,
     /// There while it is loaded.
     seat: Option<Seat>,
-    /// When it was loaded.
-    since: Instant,
+    /// The load that runs, for all that wait for it.
+    loading: Option<watch::Receiver<Option<Ended>>>,
     leases: usize,
     last_used: Instant,
-    /// Engines that failed in a row.
-    num_falls: u32,
-    /// One has failed, and until then no other is made.
-    rests_until: Option<Instant>,
+    backoff: Backoff,
 }
 
 impl State {
-    /// The model, if its engine has not failed.
-    fn alive(&self) -> Option<Arc<Loaded>> {
+    /// The model, if its engine has (`true`) or has not failed.
+    fn engine(&self, has_failed: bool) -> Option<Arc<Loaded>> {
         let loaded = self.loaded.as_ref()?;
-        (loaded.handle().health() != Health::Failed).then(|| Arc::clone(loaded))
+        ((loaded.handle().health() == Health::Failed) == has_failed).then(|| Arc::clone(loaded))
     }
 
-    fn fall(&mut self, first_rest: Duration) {
-        self.num_falls = self.num_falls.saturating_add(1);
-        self.rests_until = Some(Instant::now() + rest(first_rest, self.num_falls));
+    /// Counts an engine that has failed, when it is first seen so. Gives the time until another is tried for.
+    fn note_failure(&mut self) -> Option<Duration> {
+        if self.backoff.has_failed() {
+            return None;
+        }
+        self.engine(true)?;
+        Some(self.backoff.fail(Failure::Engine, Instant::now()))
     }
-}
-
-/// How long a model rests after so many engines failed in a row: each time twice as long.
-fn rest(first: Duration, num_falls: u32) -> Duration {
-    let factor = 2u32.saturating_pow(num_falls.saturating_sub(1));
-    first.saturating_mul(factor).min(LONGEST_REST)
 }
 
 /// A model and its state.
@@ -79,31 +49,49 @@ pub struct Slot {
     /// What it is.
     pub offered: Offered,
     state: Mutex<State>,
-    /// Held by whoever loads or unloads it.
-    pub turn: tokio::sync::Mutex<()>,
-    /// Where it sits while it is loaded, and who must hear when nobody uses it.
+    /// Where it sits while it is loaded, and who must hear when it can make room.
     seats: Arc<Seats>,
-    first_rest: Duration,
+}
+
+/// What whoever wants a model finds.
+#[derive(Debug)]
+pub enum Found {
+    /// It is loaded and can compute, or will be able to.
+    Loaded(Arc<Loaded>),
+    /// Somebody loads it.
+    Loading(Waiting),
+    /// It or its engine failed, and it is not tried again so long.
+    Failed(Failure, Duration),
+    /// Nobody loads it: whoever found that does.
+    Absent(Loading),
+}
+
+/// How a load ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It is loaded.
+    Loaded,
+    /// No seat came free for it.
+    NoSeat,
+    /// It could not be loaded.
+    Failed,
 }
 
 impl Slot {
-    /// A model that is not loaded. When its engine fails for good, the first rest before another is made.
-    pub fn new(offered: Offered, seats: Arc<Seats>, first_rest: Duration) -> Self {
-        let now = Instant::now();
+    /// A model that is not loaded. When loading it or its engine fails, it is tried again after `first_backoff` and
+    /// then ever later.
+    pub fn new(offered: Offered, seats: Arc<Seats>, first_backoff: Duration) -> Self {
         Self {
             offered,
             state: Mutex::new(State {
                 loaded: None,
                 seat: None,
-                since: now,
+                loading: None,
                 leases: 0,
-                last_used: now,
-                num_falls: 0,
-                rests_until: None,
+                last_used: Instant::now(),
+                backoff: Backoff::new(first_backoff),
             }),
-            turn: tokio::sync::Mutex::default(),
             seats,
-            first_rest,
         }
     }
 
@@ -116,67 +104,104 @@ impl Slot {
         self.state().loaded.clone()
     }
 
-    /// The model if it is loaded and can compute, or will be able to.
-    pub fn alive(&self) -> Option<Arc<Loaded>> {
-        self.state().alive()
-    }
-
     /// The model, if its engine has failed and no other has taken its place.
     pub fn dead(&self) -> Option<Arc<Loaded>> {
-        let state = self.state();
-        let loaded = state.loaded.as_ref()?;
-        (loaded.handle().health() == Health::Failed).then(|| Arc::clone(loaded))
+        self.state().engine(true)
     }
 
-    /// How long no other engine is made yet, as the last one failed; none where it did not.
-    pub fn rests(&self) -> Option<Duration> {
-        let mut state = self.state();
-        if state.loaded.is_some() && state.alive().is_none() && state.rests_until.is_none() {
-            if state.since.elapsed() >= STEADY {
-                state.num_falls = 0;
-            }
-            state.fall(self.first_rest);
-            let name = &self.offered.name;
-            let rest = rest(self.first_rest, state.num_falls).as_secs_f64();
-            tracing::error!(model = name, rest, "its engine has failed; another is made");
+    /// The model, or what there is in its place.
+    pub fn find(self: &Arc<Self>) -> Found {
+        let (noted, found) = {
+            let mut state = self.state();
+            let noted = state.note_failure();
+            let found = match (state.engine(false), &state.loading) {
+                (Some(loaded), _) => Found::Loaded(loaded),
+                (None, Some(loading)) => Found::Loading(Waiting(loading.clone())),
+                (None, None) => match state.backoff.left(Instant::now()) {
+                    Some((failure, left)) => Found::Failed(failure, left),
+                    None => Found::Absent(self.begin(&mut state)),
+                },
+            };
+            (noted, found)
+        };
+        self.tell_failure(noted);
+        found
+    }
+
+    /// Begins to load it anew where its engine has failed and it may be tried again.
+    pub fn revive(self: &Arc<Self>) -> Option<Loading> {
+        let (noted, begun) = {
+            let mut state = self.state();
+            let noted = state.note_failure();
+            let is_due = state.engine(true).is_some()
+                && state.loading.is_none()
+                && state.backoff.left(Instant::now()).is_none();
+            (noted, is_due.then(|| self.begin(&mut state)))
+        };
+        self.tell_failure(noted);
+        begun
+    }
+
+    fn begin(self: &Arc<Self>, state: &mut State) -> Loading {
+        let (told, waits) = watch::channel(None);
+        state.loading = Some(waits);
+        Loading {
+            slot: Arc::clone(self),
+            told,
         }
-        let left = state.rests_until?.saturating_duration_since(Instant::now());
-        (!left.is_zero()).then_some(left)
     }
 
-    /// Puts a model in its place; without a seat in that of the one before.
-    pub fn put(&self, loaded: Arc<Loaded>, seat: Option<Seat>) {
-        let mut state = self.state();
-        state.seat = seat.or_else(|| state.seat.take());
-        state.loaded = Some(loaded);
-        state.since = Instant::now();
-        state.rests_until = None;
+    fn tell_failure(&self, noted: Option<Duration>) {
+        if let Some(backoff) = noted {
+            let (model, backoff) = (&self.offered.name, backoff.as_secs_f64());
+            tracing::error!(model, backoff, "its engine has failed");
+        }
     }
 
-    /// No other engine could be made in the place of one that failed.
-    pub fn fall_again(&self) {
-        self.state().fall(self.first_rest);
+    /// How long it is not tried again, as it failed; nothing where it may be.
+    pub fn backoff_left(&self) -> Duration {
+        let left = self.state().backoff.left(Instant::now());
+        left.map_or(Duration::ZERO, |(_, left)| left)
     }
 
-    /// When it was last used, if it is loaded and nobody uses it.
+    /// Somebody uses it from now on, or waits for it.
+    pub fn begin_use(&self) {
+        self.state().leases += 1;
+    }
+
+    /// Somebody uses it no more.
+    pub fn end_use(&self) {
+        let is_idle = {
+            let mut state = self.state();
+            state.leases -= 1;
+            state.last_used = Instant::now();
+            state.leases == 0
+        };
+        if is_idle {
+            self.seats.tell();
+        }
+    }
+
+    /// When it was last used, if it is loaded and nobody uses or loads it.
     pub fn idle_since(&self) -> Option<Instant> {
         let state = self.state();
-        (state.leases == 0 && state.loaded.is_some()).then_some(state.last_used)
+        let is_idle = state.leases == 0 && state.loading.is_none() && state.loaded.is_some();
+        is_idle.then_some(state.last_used)
     }
 
-    /// Unloads it if nobody has used it so long; gives its seat. Nothing happens where somebody loads or unloads it.
+    /// Unloads it if nobody has used it so long and nobody loads it; gives its seat.
     pub async fn unload(&self, idle: Duration, why: &'static str) -> Option<Seat> {
-        let _turn = self.turn.try_lock().ok()?;
         let (loaded, seat) = {
             let mut state = self.state();
-            if state.leases > 0 || state.last_used.elapsed() < idle {
+            if state.leases > 0 || state.loading.is_some() || state.last_used.elapsed() < idle {
                 return None;
             }
             (state.loaded.take()?, state.seat.take())
         };
         let model = &self.offered.name;
         tracing::info!(model, why, "unloading");
-        end(model, loaded).await;
+        self.end_of(loaded).await;
+        // Its memory is free with that.
         seat
     }
 
@@ -184,89 +209,99 @@ impl Slot {
     pub async fn end(&self) {
         let loaded = self.state().loaded.take();
         if let Some(loaded) = loaded {
-            end(&self.offered.name, loaded).await;
+            self.end_of(loaded).await;
+        }
+    }
+
+    async fn end_of(&self, loaded: Arc<Loaded>) {
+        let model = &self.offered.name;
+        match join(loaded).await {
+            Some(Ok(())) => {}
+            Some(Err(error)) => tracing::error!(model, %error, "its engine had ended before"),
+            None => tracing::error!(model, "ending its engine met a fault"),
         }
     }
 }
 
-async fn end(name: &str, loaded: Arc<Loaded>) {
-    match spawn_blocking(move || loaded.end()).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::error!(model = name, %error, "its engine had ended before"),
-        Err(_) => tracing::error!(model = name, "ending its engine met a fault"),
-    }
+/// Ends an engine and waits for its thread; `None` where that met a fault.
+async fn join(loaded: Arc<Loaded>) -> Option<Result<(), StreamError>> {
+    spawn_blocking(move || loaded.end()).await.ok()
 }
 
-/// A model in use: it stays loaded as long as this is there.
+/// Whoever has this loads the model, alone. Dropped before it has ended, it failed.
 #[derive(Debug)]
-pub struct Lease {
+pub struct Loading {
     slot: Arc<Slot>,
-    loaded: Arc<Loaded>,
+    told: watch::Sender<Option<Ended>>,
 }
 
-impl Lease {
-    /// The model.
-    pub fn loaded(&self) -> &Loaded {
-        &self.loaded
+impl Loading {
+    /// What is loaded.
+    pub fn offered(&self) -> &Offered {
+        &self.slot.offered
     }
 
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.slot.offered.name
+    /// For who waits until this has ended.
+    pub fn waiting(&self) -> Waiting {
+        Waiting(self.told.subscribe())
+    }
+
+    /// Ends the engine that has failed, if this is to take its place, so that the memory it had is free. Gives whether
+    /// there is one: its seat is taken over too.
+    pub async fn end_dead(&self) -> bool {
+        match self.slot.dead() {
+            Some(dead) => {
+                // Why it failed was said when it did.
+                let _ = join(dead).await;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// It is loaded; without a seat it has that of the one before.
+    pub fn succeed(self, loaded: Arc<Loaded>, seat: Option<Seat>) {
+        // What was there before goes when the state is no longer locked.
+        let _before = {
+            let mut state = self.slot.state();
+            state.loading = None;
+            state.backoff.succeed(Instant::now());
+            let seat_before = seat.and_then(|seat| state.seat.replace(seat));
+            (state.loaded.replace(loaded), seat_before)
+        };
+        self.told.send_replace(Some(Ended::Loaded));
+    }
+
+    /// There is no seat for it.
+    pub fn lack_seat(self) {
+        self.slot.state().loading = None;
+        self.told.send_replace(Some(Ended::NoSeat));
     }
 }
 
-/// Keeps count of a model's leases, from before it is loaded.
-pub struct Counted(Arc<Slot>);
-
-impl Counted {
-    /// Somebody is about to use it.
-    pub fn new(slot: &Arc<Slot>) -> Self {
-        slot.state().leases += 1;
-        Self(Arc::clone(slot))
-    }
-
-    /// The lease takes over the count.
-    pub fn into_lease(self, loaded: Arc<Loaded>) -> Lease {
-        let slot = Arc::clone(&self.0);
-        slot.state().leases += 1;
-        Lease { slot, loaded }
-    }
-}
-
-fn give_back(slot: &Slot) {
-    let is_idle = {
-        let mut state = slot.state();
-        state.leases -= 1;
-        state.last_used = Instant::now();
-        state.leases == 0
-    };
-    if is_idle {
-        slot.seats.tell();
-    }
-}
-
-impl Drop for Counted {
+impl Drop for Loading {
     fn drop(&mut self) {
-        give_back(&self.0);
+        if self.told.borrow().is_none() {
+            let mut state = self.slot.state();
+            state.loading = None;
+            state.backoff.fail(Failure::Load, Instant::now());
+            drop(state);
+            self.told.send_replace(Some(Ended::Failed));
+        }
+        // Nobody may be left who uses it: it can make room.
+        self.slot.seats.tell();
     }
 }
 
-impl Drop for Lease {
-    fn drop(&mut self) {
-        give_back(&self.slot);
-    }
-}
+/// Waits for a load of somebody else.
+#[derive(Debug)]
+pub struct Waiting(watch::Receiver<Option<Ended>>);
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rests_grow_and_have_an_end() {
-        let first = Duration::from_secs(1);
-        let rests = (1..9).map(|n| rest(first, n).as_secs());
-        assert_eq!(rests.collect::<Vec<_>>(), [1, 2, 4, 8, 16, 32, 60, 60]);
-        assert_eq!(rest(first, u32::MAX), LONGEST_REST);
+impl Waiting {
+    /// Resolves when it has ended.
+    pub async fn ended(mut self) -> Ended {
+        let ended = self.0.wait_for(Option::is_some).await;
+        // It always says so before it goes.
+        ended.map_or(Ended::Failed, |ended| ended.unwrap_or(Ended::Failed))
     }
 }

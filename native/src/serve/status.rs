@@ -10,7 +10,7 @@ use twoclock_core::engine::handle::Health;
 
 use super::api_error::ApiError;
 use super::app::App;
-use super::models::Offered;
+use super::offered::Offered;
 use super::shutdown::Phase;
 use super::whole;
 

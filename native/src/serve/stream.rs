@@ -20,7 +20,7 @@ use twoclock_core::types::FinishReason;
 use super::answers::Answers;
 use super::api_error::{ApiError, stream_error};
 use super::generate::{Job, answer_error};
-use super::models::Lease;
+use super::lease::Lease;
 use super::request_span::RequestSpan;
 use crate::openai::Asked;
 

@@ -1,9 +1,13 @@
 //! Several models behind one server: by name, loaded when asked for and unloaded when not.
 
+use std::io::BufReader;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::scene::{Fault, Plan, Scene, long, read_until, wait};
+use crate::scene::{Fault, Gate, PATIENCE, Plan, Scene, long, read_until, wait};
 use serde_json::{Value, json};
 
 const TEXT: &str = "/v1/completions";
@@ -64,23 +68,78 @@ fn models_come_when_asked_for_and_go_when_not() {
 #[test]
 fn what_cannot_be_loaded_is_no_end() {
     for fault in [Fault::Files, Fault::Loading] {
-        let plan = Plan {
+        let mut plan = Plan {
             fault: Some((0, fault)),
+            num_faults: 2,
             ..Plan::default()
         };
+        plan.model_limits.first_backoff = Duration::from_millis(50);
+        let num_loads = Arc::clone(&plan.num_loads);
         let scene = Scene::start(plan);
-        for _ in 0..2 {
-            let reply = scene.client.post(TEXT, &long(1));
-            assert_eq!(
-                (reply.status, reply.header("retry-after")),
-                (503, Some("30"))
-            );
-            let error = reply.error();
-            assert_eq!(error["code"], "model_unavailable");
-            assert!(!error.to_string().contains("secret"), "{error}");
-        }
+        let asked = || scene.client.post(TEXT, &long(1));
+        let first = asked();
+        assert_eq!(
+            (first.status, first.header("retry-after")),
+            (503, Some("1"))
+        );
+        let error = first.error();
+        assert_eq!(error["code"], "model_unavailable");
+        assert!(!error.to_string().contains("secret"), "{error}");
         assert_eq!(scene.client.get("/health").status, 200);
+        // It is tried again, and comes once it can.
+        wait(|| asked().status == 200);
+        assert_eq!(num_loads.load(Ordering::Relaxed), 3);
     }
+}
+
+#[test]
+fn a_load_that_fails_is_tried_once_for_all() {
+    let gate = Gate::default();
+    let mut plan = Plan {
+        fault: Some((0, Fault::Files)),
+        load_gate: Some(gate.clone()),
+        ..Plan::default()
+    };
+    plan.model_limits.first_backoff = Duration::from_secs(50);
+    let num_loads = Arc::clone(&plan.num_loads);
+    let scene = Scene::start(plan);
+    let client = scene.client;
+    let asking: Vec<_> = (0..8)
+        .map(|_| thread::spawn(move || client.post(TEXT, &long(1))))
+        .collect();
+    wait(|| scene.shutdown.num_running() == 8 && gate.is_asked());
+    gate.open(8);
+    for reply in asking.into_iter().map(|asking| asking.join().unwrap()) {
+        assert_eq!(reply.status, 503);
+        assert_eq!(reply.error()["code"], "model_unavailable");
+        let backoff: u32 = reply.header("retry-after").unwrap().parse().unwrap();
+        assert!((20..=50).contains(&backoff), "{backoff}");
+    }
+    assert_eq!(num_loads.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn one_that_is_loaded_for_nobody_makes_room() {
+    let gate = Gate::default();
+    let mut plan = Plan {
+        models: vec!["one", "two"],
+        load_gate: Some(gate.clone()),
+        ..Plan::default()
+    };
+    plan.model_limits.max_loaded = 1;
+    let scene = Scene::start(plan);
+    let client = scene.client;
+    let gone = client.begin(TEXT, &of("one", 1));
+    wait(|| gate.is_asked());
+    drop(gone);
+    wait(|| scene.shutdown.num_running() == 0);
+    let waiting = thread::spawn(move || client.post(TEXT, &of("two", 1)).status);
+    wait(|| scene.shutdown.num_running() == 1);
+    // Time to find no seat; with less it finds one at once.
+    thread::sleep(Duration::from_millis(100));
+    gate.open(2);
+    assert_eq!(waiting.join().unwrap(), 200);
+    assert_eq!(loaded(&scene), [false, true]);
 }
 
 /// A completion by the model of this name.
@@ -90,17 +149,39 @@ fn of(model: &str, max_tokens: usize) -> Value {
     body
 }
 
+/// A server of three models of which two may be loaded, whose steps wait for the gate, where both seats are used by
+/// answers that do not go on.
+fn full(seat_wait: Duration, gate: &Gate) -> (Scene, [BufReader<TcpStream>; 2]) {
+    let mut plan = Plan {
+        models: vec!["one", "two", "three"],
+        step: Duration::from_millis(10),
+        gate: Some(gate.clone()),
+        ..Plan::default()
+    };
+    plan.model_limits.max_loaded = 2;
+    plan.model_limits.seat_wait = seat_wait;
+    // Fewer than one of the answers needs.
+    gate.open(400);
+    let scene = Scene::start(plan);
+    let streams = ["one", "two"].map(|model| {
+        let mut body = of(model, 500);
+        body["stream"] = json!(true);
+        let mut stream = scene.client.begin(TEXT, &body);
+        read_until(&mut stream, "data: ");
+        stream
+    });
+    gate.shut();
+    (scene, streams)
+}
+
 #[test]
 fn only_so_many_are_loaded_at_once() {
     let mut plan = Plan {
         models: vec!["one", "two", "three"],
-        step: Duration::from_millis(10),
         ..Plan::default()
     };
     plan.model_limits.max_loaded = 2;
-    plan.model_limits.seat_wait = Duration::from_millis(1500);
     let scene = Scene::start(plan);
-    let client = scene.client;
     for (model, expected) in [
         ("one", [true, false, false]),
         ("two", [true, true, false]),
@@ -109,51 +190,65 @@ fn only_so_many_are_loaded_at_once() {
         ("two", [false, true, true]),
         ("one", [true, true, false]),
     ] {
-        client.ask(TEXT, &of(model, 1));
+        scene.client.ask(TEXT, &of(model, 1));
         assert_eq!(loaded(&scene), expected, "{model}");
     }
-    let stream = |model: &str| {
-        let mut body = of(model, 500);
-        body["stream"] = json!(true);
-        let mut stream = client.begin(TEXT, &body);
-        read_until(&mut stream, "data: ");
-        stream
-    };
-    let (one, _two) = (stream("one"), stream("two"));
+}
+
+#[test]
+fn where_all_are_in_use_one_more_is_refused() {
+    let (gate, seat_wait) = (Gate::default(), Duration::from_millis(300));
+    let (scene, streams) = full(seat_wait, &gate);
     let began = Instant::now();
-    let refused = client.post(TEXT, &of("three", 1));
-    assert!(began.elapsed() >= Duration::from_millis(1500));
+    let refused = scene.client.post(TEXT, &of("three", 1));
+    assert!(began.elapsed() >= seat_wait);
     assert_eq!(
         (refused.status, refused.header("retry-after")),
         (503, Some("5"))
     );
     assert_eq!(refused.error()["code"], "models_busy");
-    // One that is used no more while another waits makes room for it.
-    let waiting = thread::spawn(move || client.post(TEXT, &of("three", 1)).status);
-    thread::sleep(Duration::from_millis(100));
     assert_eq!(loaded(&scene), [true, true, false]);
+    drop(streams);
+    gate.open(1000);
+}
+
+#[test]
+fn one_that_is_used_no_more_makes_room_for_who_waits() {
+    let gate = Gate::default();
+    let (scene, [one, two]) = full(PATIENCE, &gate);
+    let client = scene.client;
+    let waiting = thread::spawn(move || client.post(TEXT, &of("three", 1)).status);
+    wait(|| scene.shutdown.num_running() == 3);
     drop(one);
+    wait(|| scene.shutdown.num_running() == 2);
+    // The step that was under way; the other's answer goes on for longer than all that pass.
+    gate.open(20);
+    wait(|| loaded(&scene) == [false, true, true]);
+    gate.open(300);
     assert_eq!(waiting.join().unwrap(), 200);
-    assert_eq!(loaded(&scene), [false, true, true]);
+    drop(two);
+    gate.open(1000);
 }
 
 #[test]
 fn an_engine_that_failed_is_made_anew() {
     for fault in [Fault::Lost, Fault::Panic] {
+        let gate = Gate::default();
         let mut plan = Plan {
             fault: Some((2, fault)),
             num_faults: 2,
+            load_gate: Some(gate.clone()),
             ..Plan::default()
         };
-        plan.model_limits.first_rest = Duration::from_millis(600);
+        plan.model_limits.first_backoff = Duration::from_millis(50);
         let scene = Scene::start(plan);
         let client = scene.client;
+        gate.open(1);
         for _ in 0..2 {
             assert!([500, 503].contains(&client.post(TEXT, &long(8)).status));
-            // It rests, and comes back by itself.
-            let resting = client.post(TEXT, &long(1));
-            assert_eq!((resting.status, client.get("/health").status), (503, 503));
-            assert!(resting.header("retry-after").is_some());
+            // It comes back by itself.
+            wait(|| client.get("/health").status == 503 && gate.is_asked());
+            gate.open(1);
             wait(|| client.get("/health").status == 200);
         }
         assert_eq!(client.ask(TEXT, &long(8))["usage"]["completion_tokens"], 8);

@@ -201,6 +201,7 @@ fn a_request_is_a_span_in_its_own_trace() {
     assert_eq!(client.post(CHAT, &refused).status, 400);
     // Left in the middle.
     let mut left = streamed.clone();
+    left["prompt"] = json!(vec![[1, 2, 3]; 60]);
     left["max_tokens"] = json!(500);
     let mut stream = client.begin(TEXT, &left);
     read_until(&mut stream, "data: ");

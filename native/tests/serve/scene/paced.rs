@@ -15,7 +15,8 @@ use twoclock::serve::auth::ApiKeys;
 use twoclock::serve::cors;
 use twoclock::serve::listener::Bounds;
 use twoclock::serve::loaded::Loaded;
-use twoclock::serve::models::{Load, ModelLimits, Models, Offered};
+use twoclock::serve::models::{ModelLimits, Models};
+use twoclock::serve::offered::{Load, Offered};
 use twoclock::serve::server::Server;
 use twoclock::serve::shutdown::{Phase, Shutdown};
 use twoclock_core::clock::ManualClock;
@@ -45,21 +46,21 @@ pub(crate) enum Fault {
     Loading,
 }
 
-/// Lets so many steps pass as a test says.
+/// Lets so many steps or loads pass as a test says.
 #[derive(Clone, Default)]
 pub(crate) struct Gate(Arc<(Mutex<Passes>, Condvar)>);
 
 #[derive(Default)]
 struct Passes {
     left: usize,
-    /// A step waits.
+    /// One waits.
     is_asked: bool,
 }
 
 impl Gate {
     /// Lets so many more pass.
-    pub(crate) fn open(&self, steps: usize) {
-        self.0.0.lock().unwrap().left += steps;
+    pub(crate) fn open(&self, num: usize) {
+        self.0.0.lock().unwrap().left += num;
         self.0.1.notify_all();
     }
 
@@ -68,7 +69,7 @@ impl Gate {
         self.0.0.lock().unwrap().left = 0;
     }
 
-    /// Whether a step waits for it to open.
+    /// Whether one waits for it to open.
     pub(crate) fn is_asked(&self) -> bool {
         self.0.0.lock().unwrap().is_asked
     }
@@ -100,6 +101,10 @@ pub(crate) struct Plan {
     pub(crate) step: Duration,
     /// Steps wait for it, where it is there.
     pub(crate) gate: Option<Gate>,
+    /// Loads wait for it, where it is there.
+    pub(crate) load_gate: Option<Gate>,
+    /// Loads that began, of all models.
+    pub(crate) num_loads: Arc<AtomicUsize>,
     /// What it meets after so many steps.
     pub(crate) fault: Option<(usize, Fault)>,
     /// How many engines meet it, of all that are made.
@@ -131,6 +136,8 @@ impl Default for Plan {
             max_num_seqs: 4,
             step: Duration::from_millis(2),
             gate: None,
+            load_gate: None,
+            num_loads: Arc::default(),
             fault: None,
             num_faults: usize::MAX,
             model_limits: ModelLimits::default(),
@@ -219,10 +226,15 @@ fn load(plan: &Plan) -> Load {
         num_faults,
         ..
     } = plan;
-    let gate = plan.gate.clone();
+    let (gate, load_gate) = (plan.gate.clone(), plan.load_gate.clone());
+    let of_all = Arc::clone(&plan.num_loads);
     let num_loads = AtomicUsize::new(0);
     Arc::new(move || {
+        of_all.fetch_add(1, Ordering::Relaxed);
         let nth = num_loads.fetch_add(1, Ordering::Relaxed);
+        if let Some(gate) = &load_gate {
+            gate.pass();
+        }
         let fault = fault.filter(|_| nth < num_faults);
         match fault {
             Some((_, Fault::Files)) => anyhow::bail!("/secret/place cannot be read"),
