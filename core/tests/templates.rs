@@ -119,6 +119,7 @@ fn templates_tell_how_tools_are_called() {
     );
     let expected = [
         ("Bielik-11B-v3.0-Instruct", ToolStyle::Hermes, think),
+        ("GLM-4.7-Flash", ToolStyle::Glm, think),
         ("MiMo-VL", ToolStyle::Hermes, None),
         (
             "Mistral-Small-3.2-24B-Instruct-2506",
@@ -140,7 +141,11 @@ fn templates_tell_how_tools_are_called() {
         ("Qwen-Qwen3-0.6B", ToolStyle::Hermes, think),
         ("Qwen3-Coder", ToolStyle::Qwen3Coder, None),
         ("Reka-Edge", ToolStyle::Hermes, think),
+        ("Spark2.5", ToolStyle::Glm, think),
         ("ibm-granite-granite-4.1", ToolStyle::Hermes, None),
+        ("inclusionai-ling-3.0-flash", ToolStyle::Glm, think),
+        ("poolside-Laguna-S-2.1", ToolStyle::Glm, think),
+        ("poolside-Laguna-XS.2", ToolStyle::Glm, think),
         ("meta-llama-Llama-3.1-8B-Instruct", ToolStyle::Llama3, None),
         ("meta-llama-Llama-3.2-3B-Instruct", ToolStyle::Llama3, None),
         (

@@ -62,6 +62,14 @@ impl Reader {
         }
     }
 
+    /// What was read behind the beginning of a call and is no part of it, when it goes on in another way.
+    pub(super) fn rest(&self) -> &str {
+        match self {
+            Self::Json(_) => "",
+            Self::Tagged(reader) => reader.rest(),
+        }
+    }
+
     /// What was read, where no call has begun.
     pub(super) fn into_text(self) -> String {
         match self {

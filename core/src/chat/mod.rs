@@ -16,6 +16,8 @@ pub mod tool_style;
 mod split_properties;
 #[cfg(test)]
 mod split_tests;
+#[cfg(test)]
+mod tool_form_tests;
 
 pub use answer::{AnswerEvent, AnswerFormat, AnswerParts, OfferedTools, Reasoning, ToolCall};
 pub use message::{Message, Role};

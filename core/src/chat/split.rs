@@ -249,10 +249,10 @@ impl AnswerSplitter {
         } else if c == '{' {
             let reader = Box::new(Reader::Json(CallReader::new()));
             self.step_call(opening, reader, c);
-        } else if style == Some(ToolStyle::Qwen3Coder) && c == '<' {
+        } else if let Some(tags) = style.and_then(ToolStyle::tags) {
             let tools = self.format.tools.as_ref();
             let tools = tools.map(|tools| Arc::clone(&tools.tools));
-            let reader = TaggedReader::new(tools.unwrap_or_default());
+            let reader = TaggedReader::new(tools.unwrap_or_default(), tags);
             self.step_call(opening, Box::new(Reader::Tagged(reader)), c);
         } else if style == Some(ToolStyle::MistralArgs) && is_of_head(c) {
             let head = c.to_string();
@@ -290,7 +290,9 @@ impl AnswerSplitter {
         let is_tool = |name: &str| tools.iter().any(|all| all.iter().any(|t| t.name == name));
         let progress = reader.push(c, is_tool);
         if progress == Progress::Wrong {
+            let rest = reader.rest().to_owned();
             self.end_call(&opening, *reader);
+            rest.chars().for_each(|c| self.step(c));
             return self.step(c);
         }
         let whole = progress == Progress::Whole;

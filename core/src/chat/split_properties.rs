@@ -21,6 +21,9 @@ fn fragment() -> impl Strategy<Value = String> {
             "<parameter=city>",
             "</parameter>",
             "</function>",
+            "<arg_key>a</arg_key>",
+            "<arg_value>",
+            "</arg_value>",
             "{\"name\": \"add\", \"arguments\": {\"a\": \"x\\\"}\"}}",
             "{\"name\":\"add\",\"parameters\":{}}",
             "{\"arguments\": {}, \"name\": \"add\"}",
@@ -139,7 +142,7 @@ proptest! {
             }
             ToolStyle::MistralArgs => format!("[TOOL_CALLS]add[ARGS]{written}"),
             // Its values are no JSON.
-            ToolStyle::Qwen3Coder => return Ok(()),
+            ToolStyle::Qwen3Coder | ToolStyle::Glm => return Ok(()),
         };
         let parts = AnswerParts::of(&format(Some(style), None, true), &text);
         prop_assert_eq!(&parts.content, "");

@@ -263,6 +263,32 @@ fn calls_of_qwen3_coder() {
 }
 
 #[test]
+fn calls_of_glm() {
+    let glm = format(Some(ToolStyle::Glm), None, true);
+    let check = |text: &str, content: &str, calls: &[&str]| {
+        check(&glm, text, "", content, calls);
+    };
+    check(
+        "So.<tool_call>get_weather<arg_key>city</arg_key><arg_value>12\n</arg_value></tool_call>\n<tool_call>add\n\
+         <arg_key>a</arg_key>\n<arg_value>-1</arg_value>\n</tool_call><tool_call>add</tool_call>",
+        "So.",
+        &[
+            "get_weather({\"city\": \"12\\n\"})",
+            "add({\"a\": -1})",
+            "add({})",
+        ],
+    );
+    for none in [
+        "<tool_call>sub<arg_key>a</arg_key>",
+        "<tool_call>add",
+        "<tool_call>add more</tool_call>",
+    ] {
+        check(none, none, &[]);
+    }
+    check("<tool_call>add<b>", "<b>", &["add({)"]);
+}
+
+#[test]
 fn what_follows_the_only_call_allowed_is_not_told() {
     let object = "{\"name\":\"add\",\"arguments\":{}}";
     for (style, two) in [

@@ -1,6 +1,7 @@
 //! One call of a tool as its text comes, where arguments stand between tags and their values are no JSON:
-//! `<function=NAME><parameter=KEY>VALUE</parameter>…</function>`. What a value is, the tool's schema says. Knows no
-//! marks around the call.
+//! `<function=NAME><parameter=KEY>VALUE</parameter>…</function>`, or
+//! `NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>…</tool_call>`. What a value is, the tool's schema says.
+//! Knows no marks around the call.
 
 use std::sync::Arc;
 
@@ -9,23 +10,55 @@ use serde_json::Value;
 use super::call_reader::Progress;
 use super::tool_form::Tool;
 
-const FUNCTION: &str = "<function=";
-const END: &str = "</function>";
-const PARAMETER: &str = "<parameter=";
-const END_PARAMETER: &str = "</parameter>";
-/// Longest tag, bytes.
+/// Longest name and tag, bytes.
 const MAX_TAG: usize = 256;
 /// References of a schema that are followed.
 const MAX_REFERENCES: usize = 8;
 
+/// The tags of a style, each with what ends it.
+#[derive(Debug)]
+pub(super) struct Tags {
+    /// Around the tool's name; without them it ends with its line, or where a tag begins.
+    pub(super) name: Option<[&'static str; 2]>,
+    /// Around an argument's name.
+    pub(super) key: [&'static str; 2],
+    /// Around its value; the first may be missing.
+    pub(super) value: [&'static str; 2],
+    /// Behind all.
+    pub(super) end: &'static str,
+    /// Values have lines of their own.
+    pub(super) on_lines: bool,
+}
+
+/// Those of Qwen3-Coder.
+pub(super) static QWEN3_CODER: Tags = Tags {
+    name: Some(["<function=", ">"]),
+    key: ["<parameter=", ">"],
+    value: ["", "</parameter>"],
+    end: "</function>",
+    on_lines: true,
+};
+
+/// Those of GLM.
+pub(super) static GLM: Tags = Tags {
+    name: None,
+    key: ["<arg_key>", "</arg_key>"],
+    value: ["<arg_value>", "</arg_value>"],
+    end: "</tool_call>",
+    on_lines: false,
+};
+
 /// Where a call stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// In the tag that names the tool.
+    /// In the tag before the tool's name.
+    Begin,
     Name,
-    /// Between values, perhaps in a tag.
+    /// Between arguments, perhaps in a tag.
     Between,
-    /// In the value of this argument.
+    Key,
+    /// Between an argument's name and its value.
+    Behind(String),
     Value(String),
 }
 
@@ -33,8 +66,11 @@ enum State {
 #[derive(Clone, Debug)]
 pub(super) struct TaggedReader {
     tools: Arc<[Tool]>,
+    tags: &'static Tags,
     state: State,
-    /// The tag that comes, or the value.
+    /// All that was read up to the tool's name.
+    raw: String,
+    /// The tag, the name or the value that comes.
     text: String,
     /// The tool, by its place.
     tool: Option<usize>,
@@ -46,11 +82,16 @@ pub(super) struct TaggedReader {
 }
 
 impl TaggedReader {
-    /// A call that begins with the next character, a `<`, of one of these tools.
-    pub(super) fn new(tools: Arc<[Tool]>) -> Self {
+    /// A call that begins with the next character, of one of these tools.
+    pub(super) fn new(tools: Arc<[Tool]>, tags: &'static Tags) -> Self {
         Self {
             tools,
-            state: State::Name,
+            tags,
+            state: match tags.name {
+                Some(_) => State::Begin,
+                None => State::Name,
+            },
+            raw: String::new(),
             text: String::new(),
             tool: None,
             arguments: String::new(),
@@ -61,7 +102,7 @@ impl TaggedReader {
 
     /// What was read, where no call has begun.
     pub(super) fn into_text(self) -> String {
-        self.text
+        self.raw
     }
 
     /// Whether it was said that a call begins.
@@ -69,85 +110,127 @@ impl TaggedReader {
         self.begun
     }
 
+    /// What was read behind the beginning of a call and is no part of it, when it goes on in another way.
+    pub(super) fn rest(&self) -> &str {
+        match self.begun {
+            true => &self.text,
+            false => "",
+        }
+    }
+
     /// Goes on by a character.
     pub(super) fn push(&mut self, c: char) -> Progress {
-        match &self.state {
-            State::Name => self.in_name(c),
-            State::Between => self.between(c),
-            State::Value(_) => self.in_value(c),
-        }
-    }
-
-    fn in_name(&mut self, c: char) -> Progress {
-        if let Some(name) = self.text.strip_prefix(FUNCTION)
-            && c == '>'
-        {
-            self.tool = self.tools.iter().position(|tool| tool.name == name);
-            if self.tool.is_none() {
-                return Progress::Wrong;
-            }
-            self.text.clear();
-            self.arguments.push('{');
-            self.state = State::Between;
-            return Progress::Going;
-        }
-        self.in_tag(c, &[FUNCTION])
-    }
-
-    fn between(&mut self, c: char) -> Progress {
-        if self.text.is_empty() && c.is_whitespace() {
-            return Progress::Going;
-        }
-        if let Some(key) = self.text.strip_prefix(PARAMETER)
-            && c == '>'
-        {
-            self.state = State::Value(key.to_owned());
-            self.text.clear();
-            return Progress::Going;
-        }
-        let progress = self.in_tag(c, &[PARAMETER, END]);
-        if self.text == END {
-            self.arguments.push('}');
-            return Progress::Whole;
+        let is_known = self.tool.is_some();
+        let progress = self.step(c);
+        if !is_known && progress != Progress::Wrong {
+            self.raw.push(c);
         }
         progress
     }
 
-    /// In one of these tags, or behind it in what it names.
-    fn in_tag(&mut self, c: char, tags: &[&str]) -> Progress {
+    fn step(&mut self, c: char) -> Progress {
+        let tags = self.tags;
+        match self.state.clone() {
+            State::Begin => {
+                let begin = tags.name.map_or("", |[begin, _]| begin);
+                self.tag(c, &[(begin, State::Name)])
+            }
+            State::Name => self.in_name(c),
+            State::Between => {
+                let progress = self.tag(c, &[(tags.key[0], State::Key), (tags.end, State::Begin)]);
+                if self.state != State::Begin {
+                    return progress;
+                }
+                self.arguments.push('}');
+                Progress::Whole
+            }
+            State::Key => {
+                if c == '\n' || self.text.len() > MAX_TAG {
+                    return Progress::Wrong;
+                }
+                self.text.push(c);
+                if let Some(key) = self.text.strip_suffix(tags.key[1]) {
+                    self.state = match tags.value[0] {
+                        "" => State::Value(key.to_owned()),
+                        _ => State::Behind(key.to_owned()),
+                    };
+                    self.text.clear();
+                }
+                Progress::Going
+            }
+            State::Behind(key) => self.tag(c, &[(tags.value[0], State::Value(key))]),
+            State::Value(key) => {
+                self.text.push(c);
+                if let Some(value) = self.text.strip_suffix(tags.value[1]) {
+                    let value = value.to_owned();
+                    self.take(&key, &value);
+                    self.text.clear();
+                    self.state = State::Between;
+                }
+                Progress::Going
+            }
+        }
+    }
+
+    /// In one of these tags, with the state behind it, or in the space before.
+    fn tag(&mut self, c: char, tags: &[(&str, State)]) -> Progress {
+        if self.text.is_empty() && c.is_whitespace() {
+            return Progress::Going;
+        }
         self.text.push(c);
-        let may_be = |tag: &&str| {
-            let names = tag.ends_with('=') && self.text.starts_with(*tag) && c != '\n';
-            tag.starts_with(&*self.text) || names
-        };
-        if self.text.len() <= MAX_TAG && tags.iter().any(may_be) {
+        if let Some((_, next)) = tags.iter().find(|(tag, _)| *tag == self.text) {
+            self.state = next.clone();
+            self.text.clear();
+            return Progress::Going;
+        }
+        if tags.iter().any(|(tag, _)| tag.starts_with(&self.text)) {
             return Progress::Going;
         }
         self.text.pop();
         Progress::Wrong
     }
 
-    fn in_value(&mut self, c: char) -> Progress {
-        self.text.push(c);
-        let State::Value(key) = &self.state else {
-            return Progress::Going;
+    fn in_name(&mut self, c: char) -> Progress {
+        let ends = match self.tags.name {
+            Some([_, end]) => end.starts_with(c),
+            None => c == '<' || c == '\n',
         };
-        if let Some(value) = self.text.strip_suffix(END_PARAMETER) {
-            // Each line end beside a tag is the tag's.
-            let value = value.strip_prefix('\n').unwrap_or(value);
-            let value = value.strip_suffix('\n').unwrap_or(value);
-            let tool = self.tool.and_then(|place| self.tools.get(place));
-            let schema = tool.and_then(|tool| tool.parameters.as_ref());
-            let value = as_json(value, &Kinds::of_member(schema, key));
-            if self.arguments.len() > 1 {
-                self.arguments.push_str(", ");
+        if !ends {
+            if c == '\n' || self.text.len() > MAX_TAG {
+                return Progress::Wrong;
             }
-            let key = Value::from(key.as_str());
-            self.arguments.push_str(&format!("{key}: {value}"));
-            self.text.clear();
-            self.state = State::Between;
+            self.text.push(c);
+            return Progress::Going;
         }
-        Progress::Going
+        let name = self.text.trim_end();
+        let Some(tool) = self.tools.iter().position(|tool| tool.name == name) else {
+            return Progress::Wrong;
+        };
+        self.tool = Some(tool);
+        self.text.clear();
+        self.arguments.push('{');
+        self.state = State::Between;
+        match c {
+            '<' => self.step(c),
+            _ => Progress::Going,
+        }
+    }
+
+    /// An argument is whole.
+    fn take(&mut self, key: &str, mut value: &str) {
+        if self.tags.on_lines {
+            // Each line end beside a tag is the tag's.
+            value = value.strip_prefix('\n').unwrap_or(value);
+            value = value.strip_suffix('\n').unwrap_or(value);
+        }
+        let tool = self.tool.and_then(|place| self.tools.get(place));
+        let schema = tool.and_then(|tool| tool.parameters.as_ref());
+        let value = as_json(value, &Kinds::of_member(schema, key));
+        if self.arguments.len() > 1 {
+            self.arguments.push_str(", ");
+        }
+        let key = Value::from(key);
+        self.arguments.push_str(&format!("{key}: {value}"));
     }
 
     /// The name, once, when it is certain that a call begins.

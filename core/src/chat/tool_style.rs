@@ -1,5 +1,6 @@
 //! How a model writes the calls of its tools, told by its chat template. Knows no call.
 
+use super::tagged_reader::{GLM, QWEN3_CODER, Tags};
 use crate::text::{ChatTemplate, Tokenizer};
 
 /// A way to write calls.
@@ -11,6 +12,9 @@ pub enum ToolStyle {
     /// `<tool_call><function=NAME><parameter=KEY>VALUE</parameter>…</function></tool_call>`, once a call, with
     /// values that are no JSON: Qwen3-Coder.
     Qwen3Coder,
+    /// `<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>…</tool_call>`, once a call: GLM since 4.5
+    /// and those who write like it.
+    Glm,
     /// The whole answer is `{"name": …, "parameters": {…}}`, several behind each other with `;`; also
     /// after `<|python_tag|>`: Llama 3.1 to 3.3.
     Llama3,
@@ -22,9 +26,10 @@ pub enum ToolStyle {
 
 impl ToolStyle {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Hermes,
         Self::Qwen3Coder,
+        Self::Glm,
         Self::Llama3,
         Self::Mistral,
         Self::MistralArgs,
@@ -36,6 +41,9 @@ impl ToolStyle {
         let has = |text: &str| source.contains(text);
         if has("tools") && has("<tool_call>") && has("<function=") && has("<parameter=") {
             return Some(Self::Qwen3Coder);
+        }
+        if has("tools") && has("<tool_call>") && has("<arg_key>") && has("<arg_value>") {
+            return Some(Self::Glm);
         }
         // Relatives that do not write JSON, or another one.
         let is_other = has("<function=") || has("<arg_key>") || has("functools");
@@ -58,7 +66,7 @@ impl ToolStyle {
     /// What stands before a call, where the answer is not the call itself.
     pub(super) fn opening(self) -> &'static str {
         match self {
-            Self::Hermes | Self::Qwen3Coder => "<tool_call>",
+            Self::Hermes | Self::Qwen3Coder | Self::Glm => "<tool_call>",
             Self::Llama3 => "<|python_tag|>",
             Self::Mistral | Self::MistralArgs => "[TOOL_CALLS]",
         }
@@ -66,7 +74,7 @@ impl ToolStyle {
 
     /// What stands behind a call.
     pub(super) fn closing(self) -> Option<&'static str> {
-        matches!(self, Self::Hermes | Self::Qwen3Coder).then_some("</tool_call>")
+        matches!(self, Self::Hermes | Self::Qwen3Coder | Self::Glm).then_some("</tool_call>")
     }
 
     /// The texts that a reader of calls must see: some tokenizers hold them for special tokens, which
@@ -74,17 +82,34 @@ impl ToolStyle {
     pub(super) fn marks(self) -> &'static [&'static str] {
         match self {
             Self::Hermes | Self::Qwen3Coder => &["<tool_call>", "</tool_call>"],
+            Self::Glm => &[
+                "<tool_call>",
+                "</tool_call>",
+                "<arg_key>",
+                "</arg_key>",
+                "<arg_value>",
+                "</arg_value>",
+            ],
             Self::Llama3 => &["<|python_tag|>"],
             Self::Mistral => &["[TOOL_CALLS]"],
             Self::MistralArgs => &["[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"],
         }
     }
 
-    /// The name of a call's arguments.
+    /// The name of a call's arguments, where it is JSON.
     pub(super) fn arguments_key(self) -> &'static str {
         match self {
             Self::Llama3 => "parameters",
-            Self::Hermes | Self::Qwen3Coder | Self::Mistral | Self::MistralArgs => "arguments",
+            _ => "arguments",
+        }
+    }
+
+    /// The tags of a call, where it is no JSON.
+    pub(super) fn tags(self) -> Option<&'static Tags> {
+        match self {
+            Self::Qwen3Coder => Some(&QWEN3_CODER),
+            Self::Glm => Some(&GLM),
+            _ => None,
         }
     }
 
@@ -107,7 +132,7 @@ impl ToolStyle {
         let letters: String = letters.collect();
         match self {
             Self::Mistral | Self::MistralArgs => letters,
-            Self::Hermes | Self::Qwen3Coder | Self::Llama3 => format!("call_{letters}"),
+            _ => format!("call_{letters}"),
         }
     }
 }
