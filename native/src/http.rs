@@ -156,7 +156,8 @@ impl Http {
         self.ask(request, url, &[], credentials)
     }
 
-    /// Sends `body` to `url`, with `headers`, and waits no longer than `timeout` for the whole answer.
+    /// Sends `body` to `url`, with `headers`, and waits no longer than `timeout` for the whole answer. Redirections are
+    /// answers: the headers may hold what is for this host alone.
     ///
     /// # Errors
     /// No answer came; an answer with any status is one.
@@ -168,7 +169,11 @@ impl Http {
         timeout: Duration,
     ) -> Result<Response<Body>, HttpError> {
         let request = self.agent.post(bare(url).as_str());
-        let request = request.config().timeout_global(Some(timeout)).build();
+        let request = request
+            .config()
+            .max_redirects(0)
+            .timeout_global(Some(timeout))
+            .build();
         self.prepare(request, url, headers, None)
             .send(body)
             .map_err(|e| unreachable(url, &e))

@@ -59,11 +59,12 @@ pub async fn log(State(app): State<Arc<App>>, mut request: Request, next: Next) 
         path,
         status: None,
         began: Instant::now(),
-        span: RequestSpan::begin(app.telemetry.as_ref(), &request, &id),
+        span: RequestSpan::default(),
         app,
     };
     let header = id.header();
     request.extensions_mut().insert(id);
+    // It begins once the request is let in.
     request.extensions_mut().insert(line.span.clone());
     let mut response = next.run(request).await;
     line.status = Some(response.status().as_u16());

@@ -124,7 +124,7 @@ pub struct LimitArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "What it tells of requests")]
 pub struct TellingArgs {
-    /// Send a span for each request that is computed to the OpenTelemetry collector at this address, such as
+    /// Send a span for each request for an answer or embeddings to the OpenTelemetry collector at this address, such as
     /// `http://localhost:4318`, by OTLP over HTTP. `traceparent` of a request is heeded, and OTEL_* variables
     /// give names, headers and sampling. Prompts and answers are not in it.
     #[arg(long, value_name = "URL")]

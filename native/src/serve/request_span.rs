@@ -2,10 +2,11 @@
 //! those have none: what was asked, what it took, how it ended. Never what was said. Knows no collector; where nobody
 //! collects it is nothing.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use axum::extract::Request;
+use axum::http::Method;
 use opentelemetry::trace::{Span as _, Status};
 use opentelemetry::{Array, KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::Span;
@@ -25,9 +26,9 @@ const COMPUTED: [(&str, &str); 5] = [
     ("/v1/embeddings", "embeddings"),
 ];
 
-/// The span of one request, for all who answer it. It ends with the last of them.
+/// The span of one request, for all who answer it: nothing until it begins. It ends with the last of them.
 #[derive(Clone, Debug, Default)]
-pub struct RequestSpan(Option<Arc<Mutex<Told>>>);
+pub struct RequestSpan(Arc<OnceLock<Mutex<Told>>>);
 
 #[derive(Debug)]
 struct Told {
@@ -42,33 +43,38 @@ struct Told {
 }
 
 impl RequestSpan {
-    /// The span of this request, if it is one that is computed.
-    pub fn begin(telemetry: Option<&Telemetry>, request: &Request, id: &RequestId) -> Self {
+    /// Begins, if the request is one to be computed. It has been let in: nobody else makes spans.
+    pub fn begin(&self, telemetry: Option<&Telemetry>, request: &Request) {
         let Some(telemetry) = telemetry else {
-            return Self::default();
+            return;
         };
         let path = request.uri().path();
-        let Some((path, operation)) = COMPUTED.into_iter().find(|(known, _)| *known == path) else {
-            return Self::default();
+        let known = COMPUTED.into_iter().find(|(known, _)| *known == path);
+        let Some((path, operation)) = known.filter(|_| request.method() == Method::POST) else {
+            return;
         };
-        let method = request.method().as_str();
-        let mut span = telemetry.begin(format!("{method} {path}"), request.headers());
+        let mut span = telemetry.begin(format!("POST {path}"), request.headers());
         span.set_attributes([
-            KeyValue::new("http.request.method", method.to_owned()),
+            KeyValue::new("http.request.method", "POST"),
             KeyValue::new("http.route", path),
             KeyValue::new("gen_ai.operation.name", operation),
             KeyValue::new("gen_ai.provider.name", env!("CARGO_PKG_NAME")),
-            KeyValue::new("gen_ai.request.id", id.as_str().to_owned()),
         ]);
-        Self(Some(Arc::new(Mutex::new(Told {
-            span,
-            operation,
-            began: Instant::now(),
-            is_under_way: false,
-            has_first: false,
-            num_output_tokens: 0,
-            reasons: Vec::new(),
-        }))))
+        if let Some(id) = request.extensions().get::<RequestId>() {
+            let id = id.as_str().to_owned();
+            span.set_attribute(KeyValue::new("gen_ai.request.id", id));
+        }
+        self.0.get_or_init(|| {
+            Mutex::new(Told {
+                span,
+                operation,
+                began: Instant::now(),
+                is_under_way: false,
+                has_first: false,
+                num_output_tokens: 0,
+                reasons: Vec::new(),
+            })
+        });
     }
 
     /// That of a request on its way.
@@ -78,7 +84,7 @@ impl RequestSpan {
     }
 
     fn told(&self) -> Option<MutexGuard<'_, Told>> {
-        let told = self.0.as_deref()?;
+        let told = self.0.get()?;
         Some(told.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -47,7 +47,8 @@ impl Telemetry {
     /// `OTEL_TRACES_SAMPLER`, `OTEL_BSP_*`).
     ///
     /// # Errors
-    /// The address is none. Nothing is asked there yet.
+    /// The address is none, the certificates that `PIP_CERT` names cannot be used, or a variable of OpenTelemetry is
+    /// not as it must be. Nothing is asked there yet.
     pub fn start(address: &str) -> anyhow::Result<Self> {
         let endpoint = endpoint(address)?;
         let collector = Collector {
@@ -94,10 +95,9 @@ fn endpoint(address: &str) -> anyhow::Result<Url> {
         bail!("--otlp-endpoint {address:?} is no URL: it is like http://localhost:4318");
     };
     let path = url.path().trim_end_matches('/');
-    if !path.ends_with(PATH) {
-        let path = format!("{path}{PATH}");
-        url.set_path(&path);
-    }
+    let path = path.strip_suffix(PATH).unwrap_or(path);
+    let path = format!("{path}{PATH}");
+    url.set_path(&path);
     Ok(url)
 }
 
@@ -191,6 +191,7 @@ mod tests {
                 "https://a.example/otlp/v1/traces",
             ),
             ("http://[::1]:4318/v1/traces", "http://[::1]:4318/v1/traces"),
+            ("http://a.example/v1/traces/", "http://a.example/v1/traces"),
         ] {
             assert_eq!(endpoint(address).unwrap().as_str(), expected);
         }

@@ -139,8 +139,11 @@ fn spans(body: &[u8]) -> Vec<Span> {
     found
 }
 
-/// Reads one export and says that it is taken.
-fn take(stream: TcpStream) -> Option<(String, Vec<Span>)> {
+/// An export is taken.
+const TAKEN: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+/// Reads one export and gives this answer.
+fn take(stream: TcpStream, answer: &str) -> Option<(String, Vec<Span>)> {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -153,7 +156,6 @@ fn take(stream: TcpStream) -> Option<(String, Vec<Span>)> {
     let length = length.split("\r\n").next().unwrap().parse().unwrap();
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
-    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     reader.get_mut().write_all(answer.as_bytes()).unwrap();
     Some((lower, spans(&body)))
 }
@@ -165,7 +167,7 @@ fn collector() -> (String, Receiver<(String, Vec<Span>)>) {
     let (sent, got) = channel();
     thread::spawn(move || {
         for stream in listener.incoming() {
-            if let Some(export) = take(stream.unwrap())
+            if let Some(export) = take(stream.unwrap(), TAKEN)
                 && sent.send(export).is_err()
             {
                 return;
@@ -206,8 +208,9 @@ fn a_request_is_a_span_in_its_own_trace() {
     let mut stream = client.begin(TEXT, &left);
     read_until(&mut stream, "data: ");
     drop(stream);
-    // What is not computed is none.
+    // What is not to be computed is none.
     client.get("/v1/models");
+    assert_eq!(client.get(CHAT).status, 405);
     let mut found: Vec<Span> = Vec::new();
     while found.len() < 5 {
         let (head, spans) = got.recv_timeout(PATIENCE).unwrap();
@@ -305,4 +308,33 @@ fn a_collector_that_does_not_answer_keeps_nobody_waiting() {
     let (status, log) = server.end();
     assert_eq!(status.code(), Some(0), "{log}");
     assert!(log.contains("spans do not reach the collector"), "{log}");
+}
+
+#[test]
+fn a_collector_that_leads_elsewhere_is_not_followed() {
+    let (here, elsewhere) = (
+        TcpListener::bind("127.0.0.1:0").unwrap(),
+        TcpListener::bind("127.0.0.1:0").unwrap(),
+    );
+    elsewhere.set_nonblocking(true).unwrap();
+    let address = format!("http://{}", here.local_addr().unwrap());
+    let answer = format!(
+        "HTTP/1.1 302 Found\r\nLocation: http://{}/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        elsewhere.local_addr().unwrap()
+    );
+    let environment = "unset http_proxy HTTP_PROXY all_proxy ALL_PROXY; \
+        export OTEL_EXPORTER_OTLP_HEADERS=api-key=secret";
+    let server = Program::start_after(environment, &["--otlp-endpoint", &address]);
+    server.client.ask(TEXT, &long(1));
+    server.terminate();
+    let (head, _) = take(here.accept().unwrap().0, &answer).unwrap();
+    assert!(head.contains("api-key: secret"), "{head}");
+    let (status, log) = server.end();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(
+        log.contains("spans do not reach the collector") && log.contains("302"),
+        "{log}"
+    );
+    let asked = elsewhere.accept().map_err(|error| error.kind());
+    assert_eq!(asked.unwrap_err(), std::io::ErrorKind::WouldBlock);
 }
