@@ -53,11 +53,20 @@ impl Host {
     }
 }
 
+/// Why names are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// Only this machine reaches it, without keys.
+    Private,
+    /// Names were given.
+    Named,
+}
+
 /// The names a server answers to.
 #[derive(Clone, Debug, Default)]
 pub struct AllowedHosts {
     /// Beside those of loopback; `None` is any.
-    named: Option<Vec<Host>>,
+    named: Option<(Why, Vec<Host>)>,
 }
 
 impl AllowedHosts {
@@ -78,14 +87,18 @@ impl AllowedHosts {
         }
         let any = names.iter().any(|name| name == "*");
         let is_private = is_open && bound.to_canonical().is_loopback();
-        let is_checked = !any && (is_private || !names.is_empty());
+        let why = match (any, names.is_empty()) {
+            (true, _) => None,
+            (false, false) => Some(Why::Named),
+            (false, true) => is_private.then_some(Why::Private),
+        };
         Ok(Self {
-            named: is_checked.then_some(named),
+            named: why.map(|why| (why, named)),
         })
     }
 
     fn has(&self, host: Option<&Host>) -> bool {
-        let Some(named) = &self.named else {
+        let Some((_, named)) = &self.named else {
             return true;
         };
         host.is_some_and(|host| host.is_loopback() || named.contains(host))
@@ -101,10 +114,16 @@ impl AllowedHosts {
             .chain(texts)
             .find(|text| !self.has(text.and_then(Host::read).as_ref()))?;
         let name: String = wrong.unwrap_or_default().chars().take(100).collect();
-        let said = format!(
-            "this server is not called {name:?}: without keys it answers to localhost alone, so that no web page \
-             reaches it; start it with --allowed-host and that name, or with keys (--api-key-file)"
-        );
+        let said = match self.named.as_ref()?.0 {
+            Why::Private => format!(
+                "this server is not called {name:?}: without keys it answers to localhost alone, so that no web page \
+                 reaches it; start it with --allowed-host and that name, or with keys (--api-key-file)"
+            ),
+            Why::Named => format!(
+                "this server is not called {name:?}: it answers to localhost and the names it was given alone; start \
+                 it with --allowed-host and that name too"
+            ),
+        };
         Some(ApiError::new(StatusCode::FORBIDDEN, said).code("host_not_allowed"))
     }
 }
@@ -196,6 +215,12 @@ mod tests {
                 "{bound} {is_open} {names:?}"
             );
             assert!(admits(&hosts, "localhost"));
+            let request = Request::builder().header("host", other);
+            let request = request.body(axum::body::Body::empty()).unwrap();
+            if let Some(error) = hosts.refuse(&request) {
+                let speaks_of_keys = error.message.contains("keys");
+                assert_eq!(speaks_of_keys, names.is_empty(), "{}", error.message);
+            }
         }
         let bad = ["http://a.example/".to_owned()];
         assert!(AllowedHosts::new(Ipv4Addr::LOCALHOST.into(), "a", true, &bad).is_err());
