@@ -21,6 +21,17 @@ pub enum StepKind {
     Mixed,
 }
 
+impl StepKind {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Prefill => "prefill",
+            Self::Decode => "decode",
+            Self::Mixed => "mixed",
+        }
+    }
+}
+
 /// One step, predicted and measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepRecord {
@@ -160,7 +171,7 @@ impl StepCosts {
         if self.records.len() == KEPT {
             self.records.pop_front();
         }
-        self.records.push_back(StepRecord {
+        let record = StepRecord {
             num_tokens: load.num_tokens,
             num_seqs: load.num_seqs,
             num_decodes,
@@ -170,17 +181,17 @@ impl StepCosts {
             measured: seconds,
             bound: cost.bound,
             ended,
-        });
+        };
+        self.records.push_back(record);
         self.model.observe(&load, seconds);
-        let decodes_alone = num_decodes == load.num_tokens;
-        if decodes_alone {
-            self.decodes.push(load, seconds);
-        } else if num_decodes > 0 {
-            self.mixed.push(load, seconds);
+        match record.kind() {
+            StepKind::Decode => self.decodes.push(load, seconds),
+            StepKind::Mixed => self.mixed.push(load, seconds),
+            StepKind::Prefill => {}
         }
         self.num_recorded += 1;
         let n = self.num_recorded;
-        !decodes_alone || n.is_multiple_of(LEARNT_EVERY) || n.is_power_of_two()
+        record.kind() != StepKind::Decode || n.is_multiple_of(LEARNT_EVERY) || n.is_power_of_two()
     }
 }
 

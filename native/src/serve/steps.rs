@@ -7,8 +7,8 @@ use axum::extract::State;
 use axum::response::Response;
 use serde_json::{Value, json};
 use twoclock_core::clock::Clock;
+use twoclock_core::engine::StepRecord;
 use twoclock_core::engine::handle::LastSteps;
-use twoclock_core::engine::{StepKind, StepRecord};
 
 use super::app::App;
 use super::whole;
@@ -42,14 +42,9 @@ fn of_model(name: &str, rates: Option<Rates>, last: &LastSteps, now: Duration) -
 }
 
 fn as_json(step: &StepRecord, now: Duration) -> Value {
-    let kind = match step.kind() {
-        StepKind::Prefill => "prefill",
-        StepKind::Decode => "decode",
-        StepKind::Mixed => "mixed",
-    };
     json!({
         "age_s": rounded(now.saturating_sub(step.ended).as_secs_f64()),
-        "kind": kind,
+        "kind": step.kind().as_str(),
         "num_tokens": step.num_tokens,
         "num_seqs": step.num_seqs,
         "bytes": step.bytes.round(),

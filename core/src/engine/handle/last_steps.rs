@@ -19,14 +19,18 @@ impl LastSteps {
         self.records.iter()
     }
 
-    /// Steps since the engine began, those included that are kept no longer.
+    /// Steps since they are predicted by the same model, those included that are kept no longer.
     pub fn num_steps(&self) -> u64 {
         self.num_steps
     }
 
     /// Takes over what was recorded since the last call, as far as it is kept there.
     pub(super) fn follow(&mut self, costs: &StepCosts) {
-        let new = costs.num_recorded().saturating_sub(self.num_steps);
+        if costs.num_recorded() < self.num_steps {
+            // Others are recorded, from the first one on: those of before are not among them.
+            *self = Self::default();
+        }
+        let new = costs.num_recorded() - self.num_steps;
         self.num_steps = costs.num_recorded();
         let records = costs.records();
         let known = records.len().saturating_sub(new as usize);
@@ -45,17 +49,21 @@ mod tests {
     use super::super::{EngineDriver, HandleOptions};
     use super::*;
     use crate::engine::paged_hash::model;
-    use crate::sched::{CostModel, Hardware, ModelShape};
+    use crate::sched::{CostModel, Hardware, ModelShape, SchedulerOutput};
     use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    fn cost() -> CostModel {
+        let shape = ModelShape::new(&model(), 1 << 20, 2.0);
+        CostModel::new(shape, Hardware::unmeasured(1 << 30))
+    }
 
     #[test]
     fn a_handle_reads_the_last_steps_and_no_more_than_are_kept() {
         let fate = SharedFate::default();
         fate.borrow_mut().lost_at = BTreeSet::from([30]);
         let mut llm = llm(&fate);
-        let shape = ModelShape::new(&model(), 1 << 20, 2.0);
-        let cost = CostModel::new(shape, Hardware::unmeasured(1 << 30));
-        llm.core_mut().set_cost_model(cost, None);
+        llm.core_mut().set_cost_model(cost(), None);
         let (mut driver, handle) = EngineDriver::new(llm, HandleOptions::default());
         assert_eq!(handle.steps(), LastSteps::default());
         let mut seen = Vec::new();
@@ -76,5 +84,19 @@ mod tests {
         assert_eq!(handle.steps().records().len(), LastSteps::KEPT);
         drop(driver);
         assert_eq!(handle.steps().num_steps(), seen[15]);
+    }
+
+    #[test]
+    fn steps_by_another_model_are_counted_anew() {
+        let mut last = LastSteps::default();
+        for (num_steps, seconds) in [(5, 0.5), (2, 0.25)] {
+            let mut costs = StepCosts::new(cost(), None);
+            for _ in 0..num_steps {
+                costs.record(&SchedulerOutput::default(), seconds, Duration::ZERO);
+            }
+            last.follow(&costs);
+            assert_eq!(last.num_steps(), num_steps);
+            assert!(last.records().eq(costs.records()));
+        }
     }
 }
