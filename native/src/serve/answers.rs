@@ -43,6 +43,25 @@ impl Answers {
         }
     }
 
+    /// A piece as it is told; none of an answer that has ended.
+    fn told(
+        &mut self,
+        place: usize,
+        piece: Result<RequestOutput, StreamError>,
+    ) -> Option<Result<RequestOutput, StreamError>> {
+        match (&mut self.only_calls, piece) {
+            (Some(only_calls), Ok(gained)) => {
+                let told = only_calls.see(place, gained);
+                if only_calls.are_over(place) {
+                    // What it would go on to say is not wanted.
+                    self.streams[place] = None;
+                }
+                told.map(Ok)
+            }
+            (_, piece) => Some(piece),
+        }
+    }
+
     /// The next piece of any of them; `None` when all are over.
     pub async fn next(&mut self) -> Option<Piece> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
@@ -53,40 +72,31 @@ impl Stream for Answers {
     type Item = Piece;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
-        let len = self.streams.len();
-        let mut is_over = true;
-        for step in 0..len {
-            let place = (self.next + step) % len;
-            let Some(stream) = &mut self.streams[place] else {
-                continue;
-            };
-            match Pin::new(stream).poll_next(cx) {
-                Poll::Ready(Some(piece)) => {
-                    self.next = (place + 1) % len;
-                    let this = &mut *self;
-                    let piece = match (&mut this.only_calls, piece) {
-                        (Some(only_calls), Ok(gained)) => {
-                            let told = only_calls.see(place, gained);
-                            if only_calls.are_over(place) {
-                                // What it would go on to say is not wanted.
-                                this.streams[place] = None;
-                            }
-                            match told {
-                                Some(told) => Ok(told),
-                                None => return self.poll_next(cx),
-                            }
+        let this = &mut *self;
+        let len = this.streams.len();
+        'pieces: loop {
+            let mut is_over = true;
+            for step in 0..len {
+                let place = (this.next + step) % len;
+                let Some(stream) = &mut this.streams[place] else {
+                    continue;
+                };
+                match Pin::new(stream).poll_next(cx) {
+                    Poll::Ready(Some(piece)) => {
+                        this.next = (place + 1) % len;
+                        match this.told(place, piece) {
+                            Some(told) => return Poll::Ready(Some((place, told))),
+                            None => continue 'pieces,
                         }
-                        (_, piece) => piece,
-                    };
-                    return Poll::Ready(Some((place, piece)));
+                    }
+                    Poll::Ready(None) => this.streams[place] = None,
+                    Poll::Pending => is_over = false,
                 }
-                Poll::Ready(None) => self.streams[place] = None,
-                Poll::Pending => is_over = false,
             }
-        }
-        match is_over {
-            true => Poll::Ready(None),
-            false => Poll::Pending,
+            return match is_over {
+                true => Poll::Ready(None),
+                false => Poll::Pending,
+            };
         }
     }
 }

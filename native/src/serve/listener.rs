@@ -44,11 +44,11 @@ pub async fn serve(
     grace: Duration,
 ) {
     let graceful = GracefulShutdown::new();
-    let seats = Arc::new(Semaphore::new(bounds.max_connections));
+    let places = Arc::new(Semaphore::new(bounds.max_connections));
     let accept = async {
         loop {
-            // Who finds no seat waits in the host's queue, and costs nothing here.
-            let Ok(seat) = Arc::clone(&seats).acquire_owned().await else {
+            // Who finds no place waits in the host's queue, and costs nothing here.
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
                 return;
             };
             let stream = match listener.accept().await {
@@ -77,7 +77,7 @@ pub async fn serve(
                 if let Err(error) = watched.await {
                     tracing::debug!(%error, "a connection ended");
                 }
-                drop(seat);
+                drop(place);
             });
         }
     };

@@ -136,7 +136,7 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         let mut signals = Signals::listen().context("the host lets no signal be listened to")?;
         let at = listener.local_addr()?;
         let bounds = Bounds {
-            max_connections: open_files::seats(max_connections as usize)?,
+            max_connections: open_files::connections(max_connections as usize)?,
             header_timeout,
             write_timeout,
         };
@@ -186,7 +186,7 @@ fn offered(
 ) -> anyhow::Result<Vec<Offered>> {
     let mut names = BTreeSet::new();
     let mut offered = Vec::new();
-    let roof = Arc::new(Roof::default());
+    let roof = Arc::new(Roof::new(options.device, known.store.clone()));
     for model in &args.model {
         let (name, reference) = args::named(model);
         if !names.insert(name) {
@@ -233,7 +233,7 @@ fn load(
         )?),
         None => None,
     };
-    let rates = roof.rates(options.device, store);
+    let rates = roof.rates();
     let handle_options = HandleOptions {
         max_waiting,
         ..HandleOptions::default()

@@ -11,7 +11,7 @@ const KEPT: usize = 64;
 ///
 /// # Errors
 /// The limit leaves no room for any.
-pub fn seats(wanted: usize) -> anyhow::Result<usize> {
+pub fn connections(wanted: usize) -> anyhow::Result<usize> {
     let Some(limit) = limit::raise() else {
         return Ok(wanted);
     };

@@ -10,21 +10,35 @@ use crate::host_executor::{DeviceChoice, HostExecutor, Pipelines};
 use crate::keeping_executor::KeepingExecutor;
 use crate::store::Store;
 
-/// What the device reaches, once somebody asked.
-#[derive(Debug, Default)]
-pub struct Roof(OnceLock<Option<Rates>>);
+/// What a device reaches, once somebody asked.
+#[derive(Debug)]
+pub struct Roof {
+    device: DeviceChoice,
+    store: Store,
+    rates: OnceLock<Option<Rates>>,
+}
 
 impl Roof {
+    /// That of this device, not measured yet.
+    pub fn new(device: DeviceChoice, store: Store) -> Self {
+        Self {
+            device,
+            store,
+            rates: OnceLock::new(),
+        }
+    }
+
     /// The rates of the device, measured at the first call; they block for less than a second. `None` of the
     /// reference kernels, whose time says nothing of a device, and where measuring failed.
-    pub fn rates(&self, device: DeviceChoice, store: &Store) -> Option<Rates> {
-        *self.0.get_or_init(|| match measure(device, store) {
+    pub fn rates(&self) -> Option<Rates> {
+        let measured = || match measure(self.device, &self.store) {
             Ok(rates) => rates,
             Err(because) => {
                 tracing::warn!(%because, "the device's rates were not measured");
                 None
             }
-        })
+        };
+        *self.rates.get_or_init(measured)
     }
 }
 
@@ -47,7 +61,7 @@ mod tests {
     #[test]
     fn where_nothing_is_measured_there_is_none() {
         let store = Store::at(&std::env::temp_dir());
-        let rates = |device| Roof::default().rates(device, &store);
+        let rates = |device| Roof::new(device, store.clone()).rates();
         assert_eq!(rates(DeviceChoice::Cpu), None);
         assert_eq!(rates(DeviceChoice::Adapter(usize::MAX)), None);
     }

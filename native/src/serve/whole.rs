@@ -87,14 +87,14 @@ pub async fn gather(job: Job) -> Result<Gathered, ApiError> {
     let mut answers = Answers::of_format(streams, n, &asked.format);
     while let Some((place, piece)) = answers.next().await {
         let piece = piece.map_err(|e| stream_error(&e, |error| asked.refusal(error)))?;
+        if piece.output.finished == Some(Ok(FinishReason::Abort)) {
+            return Err(ApiError::shutting_down());
+        }
         span.gained(&piece);
         let choice = &mut choices[place * n + piece.output.index];
         choice.text.push_str(&piece.text);
         let taken = choice.completion.take(piece.output);
         taken.map_err(|error| answer_error(&error))?;
-        if choice.completion.finish_reason == Some(FinishReason::Abort) {
-            return Err(ApiError::shutting_down());
-        }
     }
     span.ended(None);
     let mut usage = Usage::default();
