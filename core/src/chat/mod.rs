@@ -9,13 +9,17 @@ pub mod session;
 pub mod split;
 mod tagged_form;
 mod tagged_reader;
+pub mod tool_error;
 pub mod tool_form;
 pub mod tool_style;
+mod value_kinds;
 
 #[cfg(test)]
 mod split_properties;
 #[cfg(test)]
 mod split_tests;
+#[cfg(test)]
+mod tagged_tests;
 #[cfg(test)]
 mod tool_form_tests;
 
@@ -23,5 +27,6 @@ pub use answer::{AnswerEvent, AnswerFormat, AnswerParts, OfferedTools, Reasoning
 pub use message::{Message, Role};
 pub use session::{ChatSession, MessageId, SessionError};
 pub use split::AnswerSplitter;
+pub use tool_error::ToolError;
 pub use tool_form::{Tool, ToolChoice, form_of_answer};
 pub use tool_style::{ReasoningStyle, ToolStyle};

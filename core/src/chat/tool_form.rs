@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::answer::{AnswerFormat, OfferedTools};
 use super::tagged_form::write_tagged_call;
+use super::tool_error::ToolError;
 use super::tool_style::{ReasoningStyle, ToolStyle};
 use crate::text::Tokenizer;
 use crate::types::StructuredOutput;
@@ -38,13 +39,16 @@ pub enum ToolChoice {
 /// `otherwise` (a JSON schema); none where both are left to the model.
 ///
 /// Thoughts that the template lets the model have come before it.
+///
+/// # Errors
+/// [`ToolError`] of a tool that the form cannot be made of.
 pub fn form_of_answer(
     tools: &[Tool],
     choice: &ToolChoice,
     format: &AnswerFormat,
     otherwise: Option<&Value>,
     tokenizer: &Tokenizer,
-) -> Option<StructuredOutput> {
+) -> Result<Option<StructuredOutput>, ToolError> {
     let offered = format
         .tools
         .as_ref()
@@ -56,7 +60,7 @@ pub fn form_of_answer(
     };
     let is_free = called.is_empty() || *choice == ToolChoice::Auto;
     if is_free && otherwise.is_none() {
-        return None;
+        return Ok(None);
     }
     let mut grammar = String::from("start: ");
     let thoughts = format.reasoning.map(|reasoning| {
@@ -75,7 +79,7 @@ pub fn form_of_answer(
     if let Some(offered) = offered.filter(|_| !called.is_empty()) {
         write_calls(&mut grammar, offered, called.len(), &mark);
         for (n, tool) in called.iter().enumerate() {
-            write_call(&mut grammar, offered.style, n, tool, &mark);
+            write_call(&mut grammar, offered.style, n, tool, &mark)?;
         }
     }
     if let Some(schema) = otherwise {
@@ -84,7 +88,7 @@ pub fn form_of_answer(
     if let Some(style) = thoughts {
         write_thoughts(&mut grammar, style, &mark);
     }
-    Some(StructuredOutput::Grammar(grammar))
+    Ok(Some(StructuredOutput::Grammar(grammar)))
 }
 
 pub(super) fn line(grammar: &mut String, text: &str) {
@@ -129,7 +133,7 @@ fn write_call(
     n: usize,
     tool: &Tool,
     mark: &impl Fn(&str) -> String,
-) {
+) -> Result<(), ToolError> {
     if let Some(tags) = style.tags() {
         return write_tagged_call(grammar, tags, n, tool, mark);
     }
@@ -155,6 +159,7 @@ fn write_call(
         None => json!({"type": "object"}),
     };
     let _ = writeln!(grammar, "call_{n}: {call}\narguments_{n}: %json {schema}");
+    Ok(())
 }
 
 /// Thoughts up to their closing mark, and the space behind them.

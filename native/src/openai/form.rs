@@ -48,18 +48,22 @@ pub(super) fn read(
 /// The form of an answer to a chat whose form is this, where it may think or call, and the field it is
 /// from. What is demanded of tools goes before any form; a JSON schema holds for what is said beside
 /// thoughts and calls; another form holds for all of the answer, which then has no thoughts.
+///
+/// # Errors
+/// What is wrong with a tool that is to be called.
 pub(super) fn of_chat(
     form: Option<(StructuredOutput, &'static str)>,
     chat: &mut Chat,
     tokenizer: &Tokenizer,
-) -> Option<(StructuredOutput, &'static str)> {
+) -> Result<Option<(StructuredOutput, &'static str)>, Refusal> {
     let Chat { tools, format, .. } = &*chat;
     let demanded = matches!(tools.choice, ToolChoice::Required | ToolChoice::Named(_));
     let called = |schema: Option<&Value>| {
         form_of_answer(&tools.tools, &tools.choice, format, schema, tokenizer)
+            .map_err(|why| Refusal::of("tools", why.to_string()))
     };
     if demanded {
-        return called(None).map(|form| (form, "tools"));
+        return Ok(called(None)?.map(|form| (form, "tools")));
     }
     let schema = match &form {
         Some((StructuredOutput::Json(text), _)) => serde_json::from_str(text).ok(),
@@ -68,13 +72,13 @@ pub(super) fn of_chat(
     };
     match (form, schema) {
         (Some((_, field)), Some(schema)) if !format.is_plain() => {
-            called(Some(&schema)).map(|form| (form, field))
+            Ok(called(Some(&schema))?.map(|form| (form, field)))
         }
         (form, _) => {
             if form.is_some() {
                 chat.format.reasoning = None;
             }
-            form
+            Ok(form)
         }
     }
 }

@@ -134,7 +134,7 @@ impl Asked {
                 params.max_tokens = most.unwrap_or(serving.max_model_len);
                 params.logprobs = chat_logprobs(&fields)?;
                 let mut chat = messages::read(&fields, serving)?;
-                form = form::of_chat(form, &mut chat, serving.tokenizer);
+                form = form::of_chat(form, &mut chat, serving.tokenizer)?;
                 format = chat.format;
                 if let Some(end) = format.end_of_only_call().filter(|_| params.stop.is_empty()) {
                     params.stop = vec![end.to_owned()];
