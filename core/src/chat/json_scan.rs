@@ -129,6 +129,11 @@ impl JsonScan {
         self.state == State::AfterValue
     }
 
+    /// Whether a text or a key has begun and not ended.
+    pub(super) fn is_in_text(&self) -> bool {
+        matches!(self.state, State::Text { .. })
+    }
+
     /// Goes on by a character. After [`Step::Whole`] and [`Step::Wrong`] nothing more is asked.
     pub(super) fn push(&mut self, c: char) -> Step {
         match self.state {

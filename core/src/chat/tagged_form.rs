@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-use super::tagged_reader::Tags;
+use super::tagged_reader::{MAX_TAG, Tags};
 use super::tool_error::{ToolError, shown};
 use super::tool_form::{Tool, line};
 use super::value_kinds::Kinds;
@@ -13,6 +13,52 @@ use crate::sample::grammar::limits::{MAX_GRAMMAR_BYTES, MAX_MEMBERS, MAX_SCHEMA_
 
 /// Where schemas keep what is referred to.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
+
+/// Refuses a tool whose calls could not be read back from between these tags.
+pub(super) fn check_tagged(tool: &Tool, tags: &Tags) -> Result<(), ToolError> {
+    let fits = |name: &str, mark: &'static str, limit: usize| match name.len() <= limit
+        && !name.contains('\n')
+        && !name.contains(mark)
+    {
+        true => Ok(()),
+        false => Err(ToolError::Name {
+            tool: shown(&tool.name),
+            name: shown(name),
+            mark,
+            limit,
+        }),
+    };
+    fits(&tool.name, tags.name.map_or("<", |[_, end]| end), MAX_TAG)?;
+    let [key_end, value_end] = [tags.key[1], tags.value[1]];
+    for (key, member) in members(tool).into_iter().flatten() {
+        fits(key, key_end, longest_key(tags))?;
+        let ends = |text: &Value| text.as_str().is_some_and(|text| text.contains(value_end));
+        if listed(member).is_some_and(|listed| listed.iter().any(ends)) {
+            return Err(ToolError::Text {
+                tool: shown(&tool.name),
+                parameter: shown(key),
+                mark: value_end,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Longest name of an argument, bytes.
+fn longest_key(tags: &Tags) -> usize {
+    MAX_TAG + 1 - tags.key[1].len()
+}
+
+fn members(tool: &Tool) -> Option<&Map<String, Value>> {
+    tool.parameters.as_ref()?.get("properties")?.as_object()
+}
+
+/// The values that are listed for a member, which is one of them.
+fn listed(member: &Value) -> Option<&[Value]> {
+    let several = member.get("enum").and_then(Value::as_array);
+    let several = several.map(Vec::as_slice);
+    several.or_else(|| member.get("const").map(std::slice::from_ref))
+}
 
 /// One tool's call whose arguments stand between tags: those that must be there and perhaps the others, in the order
 /// of the schema. Texts are held to what they may be one of; any other is free.
@@ -27,13 +73,14 @@ pub(super) fn write_tagged_call(
     mark: &impl Fn(&str) -> String,
 ) -> Result<(), ToolError> {
     let schema = tool.parameters.as_ref();
-    let members = schema.and_then(|schema| schema.get("properties")?.as_object());
+    let members = members(tool);
     let num_members = members.map_or(0, Map::len);
     let what = "the number of members of an object";
     hold(tool, what, num_members, MAX_MEMBERS)?;
     let num_bytes = schema.map_or(0, |schema| schema.to_string().len());
     let what = "the length in bytes of the schema";
     hold(tool, what, num_bytes, MAX_SCHEMA_BYTES)?;
+    check_tagged(tool, tags)?;
     let required = schema.and_then(|schema| schema.get("required")?.as_array());
     let required = required.into_iter().flatten();
     let required: HashSet<&str> = required.filter_map(Value::as_str).collect();
@@ -54,31 +101,29 @@ pub(super) fn write_tagged_call(
         let closing = mark(tags.value[1]);
         let rule = match closing.starts_with('"') {
             true => {
-                let end = if tags.on_lines { "\n" } else { "" };
-                let suffix = text(&format!("{end}{}{end}", tags.value[1]));
-                format!("{name}[suffix={suffix}]: /(?s:.*)/")
+                // Up to the first end, as it is read.
+                format!("{name}[suffix={closing}]: /(?s:.*)/")
             }
-            false => format!("{name}: /(?s:.*)/ {closing} {line_end}"),
+            false => format!("{name}: /(?s:.*)/ {closing}"),
         };
         line(rules, &rule);
     };
+    let mut has_text = members.is_none();
     let mut arguments = String::new();
     let mut rules = String::new();
     for (k, (key, member)) in members.into_iter().flatten().enumerate() {
         let may_miss = if required.contains(&**key) { "" } else { "?" };
         let _ = write!(arguments, "argument_{n}_{k}{may_miss} ");
-        let listed = member.get("enum").and_then(Value::as_array);
         let listed: Option<Vec<&str>> =
-            listed.and_then(|all| all.iter().map(Value::as_str).collect());
+            listed(member).and_then(|all| all.iter().map(Value::as_str).collect());
         let value = match listed {
             Some(listed) => {
                 let texts = listed.into_iter().map(text);
                 format!("({}) {value_end}", texts.collect::<Vec<_>>().join(" | "))
             }
             None if Kinds::of_member(schema, key).text => {
-                let name = format!("value_{n}_{k}");
-                free(&mut rules, &name);
-                name
+                has_text = true;
+                format!("value_{n} {line_end}")
             }
             None => {
                 let whole = with_definitions(tool, key, member)?;
@@ -100,12 +145,16 @@ pub(super) fn write_tagged_call(
     if members.is_none() {
         // Any arguments, as nothing is said of them.
         arguments = format!("argument_{n}* ");
+        // Of four bytes each at most.
+        let longest = longest_key(tags) / 4;
         line(
             &mut rules,
             &format!(
-                "argument_{n}: {key_begin} /[^<>\\n]+/ {key_end} {line_end} {value_begin} value_{n}"
+                "argument_{n}: {key_begin} /[^<>\\n]{{1,{longest}}}/ {key_end} {line_end} {value_begin} value_{n} {line_end}"
             ),
         );
+    }
+    if has_text {
         free(&mut rules, &format!("value_{n}"));
     }
     let begin = match tags.name {

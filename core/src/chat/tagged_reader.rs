@@ -3,16 +3,18 @@
 //! `NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>…</tool_call>`. What a value is, the tool's schema says.
 //! Knows no marks around the call.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::call_reader::Progress;
+use super::json_scan::{JsonScan, Step};
 use super::tool_form::Tool;
 use super::value_kinds::Kinds;
 
-/// Longest name and tag, bytes.
-const MAX_TAG: usize = 256;
+/// Longest name, bytes, with the first of what ends it.
+pub(super) const MAX_TAG: usize = 256;
 
 /// The tags of a style, each with what ends it.
 #[derive(Debug)]
@@ -77,6 +79,12 @@ pub(super) struct TaggedReader {
     arguments: String,
     /// Bytes of them that were handed out.
     handed: usize,
+    /// Names of the arguments so far.
+    keys: HashSet<String>,
+    /// What the value that comes may be.
+    kinds: Kinds,
+    /// Where that value stands, as long as it is JSON that may not be a text.
+    json: Option<JsonScan>,
     begun: bool,
 }
 
@@ -95,6 +103,9 @@ impl TaggedReader {
             tool: None,
             arguments: String::new(),
             handed: 0,
+            keys: HashSet::new(),
+            kinds: Kinds::default(),
+            json: None,
             begun: false,
         }
     }
@@ -149,6 +160,16 @@ impl TaggedReader {
                 }
                 self.text.push(c);
                 if let Some(key) = self.text.strip_suffix(tags.key[1]) {
+                    // An object with two of a name is none that anyone can read.
+                    if !self.keys.insert(key.to_owned()) {
+                        self.text.pop();
+                        self.text.insert_str(0, tags.key[0]);
+                        return Progress::Wrong;
+                    }
+                    let tool = self.tool.and_then(|place| self.tools.get(place));
+                    let schema = tool.and_then(|tool| tool.parameters.as_ref());
+                    self.kinds = Kinds::of_member(schema, key);
+                    self.json = (!self.kinds.text).then(JsonScan::new);
                     self.state = match tags.value[0] {
                         "" => State::Value(key.to_owned()),
                         _ => State::Behind(key.to_owned()),
@@ -160,6 +181,9 @@ impl TaggedReader {
             State::Behind(key) => self.tag(c, &[(tags.value[0], State::Value(key))]),
             State::Value(key) => {
                 self.text.push(c);
+                if self.is_in_text(c) {
+                    return Progress::Going;
+                }
                 if let Some(value) = self.text.strip_suffix(tags.value[1]) {
                     let value = value.to_owned();
                     self.take(&key, &value);
@@ -169,6 +193,16 @@ impl TaggedReader {
                 Progress::Going
             }
         }
+    }
+
+    /// Whether a value that goes on by this character is inside a text of its JSON, where no tag ends it.
+    fn is_in_text(&mut self, c: char) -> bool {
+        if let Some(scan) = &mut self.json
+            && scan.push(c) != Step::Going
+        {
+            self.json = None;
+        }
+        self.json.as_ref().is_some_and(JsonScan::is_in_text)
     }
 
     /// In one of these tags, with the state behind it, or in the space before.
@@ -222,9 +256,7 @@ impl TaggedReader {
             value = value.strip_prefix('\n').unwrap_or(value);
             value = value.strip_suffix('\n').unwrap_or(value);
         }
-        let tool = self.tool.and_then(|place| self.tools.get(place));
-        let schema = tool.and_then(|tool| tool.parameters.as_ref());
-        let value = Kinds::of_member(schema, key).as_json(value);
+        let value = self.kinds.as_json(value);
         if self.arguments.len() > 1 {
             self.arguments.push_str(", ");
         }

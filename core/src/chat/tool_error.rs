@@ -19,6 +19,34 @@ pub enum ToolError {
         /// How much there may be.
         limit: usize,
     },
+    /// A name would not come back from between tags.
+    #[error(
+        "{name:?} of tool {tool:?} cannot be read back from a call in this model's style: a name has no line end and \
+         no {mark:?}, and is {limit} bytes at most"
+    )]
+    Name {
+        /// The tool.
+        tool: String,
+        /// Its own name or a parameter's.
+        name: String,
+        /// What a name must not contain.
+        mark: &'static str,
+        /// Longest name of that kind, bytes.
+        limit: usize,
+    },
+    /// A text that a parameter may be would not come back from between tags.
+    #[error(
+        "parameter {parameter:?} of tool {tool:?} may be a text with {mark} in it, which ends a parameter in this \
+         model's style and cannot be read back: leave it out of enum and const"
+    )]
+    Text {
+        /// The tool.
+        tool: String,
+        /// Its parameter.
+        parameter: String,
+        /// What the text contains.
+        mark: &'static str,
+    },
     /// A schema refers to something that is not among the definitions.
     #[error(
         "parameter {parameter:?} of tool {tool:?} refers to {reference:?}, but this model's calls are held to \

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::answer::{AnswerFormat, OfferedTools};
-use super::tagged_form::write_tagged_call;
+use super::tagged_form::{check_tagged, write_tagged_call};
 use super::tool_error::ToolError;
 use super::tool_style::{ReasoningStyle, ToolStyle};
 use crate::text::Tokenizer;
@@ -19,6 +19,17 @@ pub struct Tool {
     pub name: String,
     /// JSON Schema of its arguments, an object; `None` takes any.
     pub parameters: Option<Value>,
+}
+
+impl Tool {
+    /// Whether calls of it in this style come back as they were written.
+    ///
+    /// # Errors
+    /// [`ToolError`] where a name, or a text that is listed, would not.
+    pub fn check(&self, style: ToolStyle) -> Result<(), ToolError> {
+        // JSON escapes what stands in it.
+        style.tags().map_or(Ok(()), |tags| check_tagged(self, tags))
+    }
 }
 
 /// Whether tools are called.

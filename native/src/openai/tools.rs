@@ -84,6 +84,10 @@ impl Tools {
                         known (those of Hermes and Qwen, Qwen3-Coder, GLM, Llama 3, Mistral)";
             Refusal::of("tools", said)
         })?;
+        for tool in &tools {
+            let checked = tool.check(style);
+            checked.map_err(|why| Refusal::of("tools", why.to_string()))?;
+        }
         Ok(Self {
             offered: Some(OfferedTools {
                 style,
@@ -319,6 +323,16 @@ mod tests {
             let refused = read(body.clone()).unwrap_err();
             assert_eq!(refused.param.as_deref(), Some(param), "{body}");
         }
+        let tagged = "{{ tools }}<tool_call><function=<parameter=";
+        let tagged = ChatTemplate::new(tagged, None, None, None).unwrap();
+        let parameters = json!({"properties": {"a>b": {"type": "integer"}}});
+        let odd =
+            json!({"type": "function", "function": {"name": "odd", "parameters": parameters}});
+        let body = json!({"tools": [add(), odd]});
+        assert!(read(body.clone()).is_ok());
+        let refused = Tools::read(&Fields::of(&body).unwrap(), Some(&tagged)).unwrap_err();
+        assert_eq!(refused.param.as_deref(), Some("tools"));
+        assert!(refused.message.contains("\"a>b\""), "{refused}");
         let plain = ChatTemplate::new("{{ messages }}", None, None, None).unwrap();
         let body = json!({"tools": [add()]});
         let refused = Tools::read(&Fields::of(&body).unwrap(), Some(&plain)).unwrap_err();
