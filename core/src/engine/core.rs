@@ -181,6 +181,10 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             .scheduler
             .abort(id)
             .or_else(|| self.paused.remove(&id))?;
+        if self.scheduler.num_unfinished_requests() == 0 {
+            // Whoever comes next would wait for them as if they had lasted until then.
+            self.give_up_steps_in_flight();
+        }
         let update = RequestUpdate {
             request_id: id,
             token_id: None,

@@ -24,7 +24,7 @@ pub(super) const EOS: TokenId = 2;
 pub(super) struct PagedHash {
     pages: Vec<Vec<TokenId>>,
     block_size: usize,
-    clock: Rc<ManualClock>,
+    pub(super) clock: Rc<ManualClock>,
     pub(super) fail_next: bool,
     /// The next step is not done when it is first asked for.
     pub(super) late: bool,

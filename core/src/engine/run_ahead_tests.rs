@@ -4,11 +4,13 @@
 use super::paged_hash::{
     Answer, Engine, config, drive, engine, engine_ending_at, prompt, serve, served_alone,
 };
-use crate::sched::SchedulerConfig;
+use crate::engine::paged_hash::model;
+use crate::sched::{CostModel, Hardware, ModelShape, SchedulerConfig};
 use crate::types::{FinishReason, SamplingParams};
 use pollster::block_on;
 use std::collections::BTreeMap;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 fn ahead(run_ahead: usize) -> SchedulerConfig {
     SchedulerConfig {
@@ -175,5 +177,33 @@ fn who_is_aborted_leaves_steps_in_flight() {
                 "{run_ahead} ahead, prompt {index}"
             );
         }
+    }
+}
+
+/// Steps in flight that nobody waits for end with whoever they were for: who comes much later is not told
+/// that they lasted until then.
+#[test]
+fn a_rest_is_no_part_of_a_step() {
+    for run_ahead in 0..=3 {
+        let mut engine = engine(ahead(run_ahead));
+        let shape = ModelShape::new(&model(), 1 << 20, 2.0);
+        let cost = CostModel::new(shape, Hardware::unmeasured(1 << 30));
+        engine.set_cost_model(cost, None);
+        for _ in 0..2 {
+            let (ids, params) = prompt(7);
+            let id = engine.add_request(ids, params).expect("fits");
+            for _ in 0..5 {
+                block_on(engine.step()).expect("no failure");
+            }
+            engine.abort(id);
+            assert_eq!(engine.scheduler().num_steps_in_flight(), 0);
+            engine.runner().clock.advance(Duration::from_secs(60));
+        }
+        let costs = engine.step_costs().expect("set above");
+        let took: Vec<f64> = costs.records().map(|r| r.measured).collect();
+        assert!(
+            took.len() >= 10 && took.iter().all(|&s| s < 0.1),
+            "{took:?}"
+        );
     }
 }

@@ -44,6 +44,8 @@ pub struct LaunchedStep {
     logits: Vec<(Range<usize>, ReadBack)>,
     /// Sums of final hidden states, and of which sequences.
     sums: Option<(Vec<usize>, ReadBack)>,
+    /// Of a step that brings nothing back: something that is there when it has ended.
+    end: Option<ReadBack>,
 }
 
 impl fmt::Debug for LaunchedStep {
@@ -74,6 +76,7 @@ impl LaunchedStep {
             ids: None,
             logits: Vec::new(),
             sums: None,
+            end: None,
         }
     }
 
@@ -100,6 +103,11 @@ impl LaunchedStep {
     /// Drawn ids are on their way.
     pub(super) fn expect_ids(&mut self, ids: ReadBack) {
         self.ids = Some(ids);
+    }
+
+    /// Nothing is drawn; this is there when the device is done.
+    pub(super) fn expect_end(&mut self, end: ReadBack) {
+        self.end = Some(end);
     }
 
     /// What is pooled: sums that end are on their way, and who failed is told.
@@ -157,6 +165,9 @@ impl LaunchedStep {
             for (sequence, sum) in ends.into_iter().zip(rows) {
                 self.sequences[sequence].pooled = Some(sum.to_vec());
             }
+        }
+        if let Some(end) = self.end.take() {
+            end.await?;
         }
         let output = |(sequence, token_id): (Sequence, Option<TokenId>)| SequenceOutput {
             request_id: sequence.request_id,

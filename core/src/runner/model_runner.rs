@@ -345,10 +345,14 @@ impl<E: Executor> ExecuteModel for ModelRunner<E> {
             }
             launched.take_logits(MAX_LOGITS_READS).await?;
         }
-        if launched.draws() {
-            let bytes = 4 * batch.rows.len() as u64;
-            let ids = self.executor.read(self.workspace.ids.buffer, 0..bytes);
-            launched.expect_ids(Box::pin(ids));
+        let draws = launched.draws();
+        let num_ids = if draws { batch.rows.len() } else { 1 };
+        let bytes = 4 * num_ids as u64;
+        let ids = Box::pin(self.executor.read(self.workspace.ids.buffer, 0..bytes));
+        match draws {
+            true => launched.expect_ids(ids),
+            // Else a prompt's chunks would all be on their way at once, past recall, and none be timed.
+            false => launched.expect_end(ids),
         }
         Ok(launched)
     }
