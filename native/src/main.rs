@@ -80,6 +80,8 @@ fn logs(cli: &Cli) {
     let logs = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)
+        // Where the log cannot be written (its reader has gone, its disk is full), work goes on without it.
+        .log_internal_errors(false)
         .with_ansi(false);
     match is_server {
         true => logs.init(),

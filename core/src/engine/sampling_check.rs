@@ -30,6 +30,7 @@ pub(super) fn check(params: &SamplingParams, vocab_size: usize) -> Result<(), Re
     if !(1..=MAX_ANSWERS).contains(&p.n) {
         return invalid("n", p.n.to_string(), "1 to 128");
     }
+    check_lengths(p)?;
     let warm = p.temperature == 0.0 || (MIN_TEMPERATURE..=MAX_TEMPERATURE).contains(&p.temperature);
     let must = "0 or a number from 1e-30 to 1e30";
     number("temperature", p.temperature, warm, must)?;
@@ -91,6 +92,68 @@ pub(super) fn check(params: &SamplingParams, vocab_size: usize) -> Result<(), Re
     words.try_for_each(|word| check_ids("bad_words", word, vocab_size))
 }
 
+/// Holds what a request brings any number of against the bounds of [`SamplingParams`].
+fn check_lengths(p: &SamplingParams) -> Result<(), RequestError> {
+    let stop_bytes: usize = p.stop.iter().map(String::len).sum();
+    let word_ids: usize = p.bad_words.iter().map(Vec::len).sum();
+    let salt = p.cache_salt.as_ref().map_or(0, String::len);
+    let bounds = [
+        (
+            "stop",
+            p.stop.len(),
+            SamplingParams::MAX_STOPS,
+            "strings",
+            "at most 256 strings",
+        ),
+        (
+            "stop",
+            stop_bytes,
+            SamplingParams::MAX_STOP_BYTES,
+            "bytes",
+            "at most 16384 bytes in all",
+        ),
+        (
+            "stop_token_ids",
+            p.stop_token_ids.len(),
+            SamplingParams::MAX_STOP_IDS,
+            "ids",
+            "at most 1024 ids",
+        ),
+        (
+            "bad_words",
+            p.bad_words.len(),
+            SamplingParams::MAX_BAD_WORDS,
+            "sequences",
+            "at most 2048 sequences (a word has two: with a space before it and without)",
+        ),
+        (
+            "bad_words",
+            word_ids,
+            SamplingParams::MAX_BAD_WORD_IDS,
+            "ids",
+            "at most 16384 ids in all",
+        ),
+        (
+            "logit_bias",
+            p.logit_bias.len(),
+            SamplingParams::MAX_BIASES,
+            "ids",
+            "at most 4096 ids",
+        ),
+        (
+            "cache_salt",
+            salt,
+            SamplingParams::MAX_SALT_BYTES,
+            "bytes",
+            "at most 1024 bytes",
+        ),
+    ];
+    match bounds.into_iter().find(|(_, n, most, ..)| n > most) {
+        None => Ok(()),
+        Some((name, n, _, of, must)) => invalid(name, format!("of {n} {of}"), must),
+    }
+}
+
 /// Holds ids against a vocabulary.
 ///
 /// # Errors
@@ -121,7 +184,14 @@ mod tests {
     #[test]
     fn each_field_is_named_by_its_error() {
         type Change = fn(&mut SamplingParams);
-        let cases: [(&str, Change); 19] = [
+        let cases: [(&str, Change); 26] = [
+            ("stop", |p| p.stop = vec!["a".into(); 257]),
+            ("stop", |p| p.stop = vec!["a".repeat(16_385)]),
+            ("stop_token_ids", |p| p.stop_token_ids = vec![1; 1025]),
+            ("bad_words", |p| p.bad_words = vec![vec![1]; 2049]),
+            ("bad_words", |p| p.bad_words = vec![vec![1; 16_385]]),
+            ("logit_bias", |p| p.logit_bias = vec![(1, 0.0); 4097]),
+            ("cache_salt", |p| p.cache_salt = Some("a".repeat(1025))),
             ("n", |p| p.n = 0),
             ("temperature", |p| p.temperature = -1.0),
             ("temperature", |p| p.temperature = f32::NAN),

@@ -70,6 +70,25 @@ pub struct SamplingParams {
     pub priority: i32,
 }
 
+/// Bounds of what every answer of a request holds for itself and every token is held against, so that one
+/// request neither fills memory nor holds up the others.
+impl SamplingParams {
+    /// Most strings in [`stop`](Self::stop).
+    pub const MAX_STOPS: usize = 256;
+    /// Most bytes of all of them.
+    pub const MAX_STOP_BYTES: usize = 1 << 14;
+    /// Most ids in [`stop_token_ids`](Self::stop_token_ids).
+    pub const MAX_STOP_IDS: usize = 1024;
+    /// Most sequences in [`bad_words`](Self::bad_words).
+    pub const MAX_BAD_WORDS: usize = 2048;
+    /// Most ids of all of them.
+    pub const MAX_BAD_WORD_IDS: usize = 1 << 14;
+    /// Most ids in [`logit_bias`](Self::logit_bias).
+    pub const MAX_BIASES: usize = 4096;
+    /// Most bytes of [`cache_salt`](Self::cache_salt).
+    pub const MAX_SALT_BYTES: usize = 1024;
+}
+
 impl Default for SamplingParams {
     fn default() -> Self {
         Self {

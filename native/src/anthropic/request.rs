@@ -200,13 +200,21 @@ fn put_user(content: &Value, messages: &mut Vec<Value>) -> Result<(), String> {
                 };
                 messages.push(json!({"role": "tool", "tool_call_id": id, "content": text}));
             }
-            kind => return Err(wrong(format!(".type {kind:?} is not served"))),
+            kind => return Err(wrong(format!(".{}", unserved(kind)))),
         }
     }
     if says || blocks.is_empty() {
         messages.push(json!({"role": "user", "content": said}));
     }
     Ok(())
+}
+
+/// What is said of a block that is none of those that are served.
+fn unserved(kind: Option<&str>) -> String {
+    match kind {
+        Some(kind) => format!("type {kind:?} is not served"),
+        None => "type must be a string".to_owned(),
+    }
 }
 
 fn assistant(content: &Value) -> Result<Value, String> {
@@ -235,7 +243,7 @@ fn assistant(content: &Value) -> Result<Value, String> {
                     "function": {"name": text("name")?, "arguments": input},
                 }));
             }
-            kind => return Err(format!(".content[{n}].type {kind:?} is not served")),
+            kind => return Err(format!(".content[{n}].{}", unserved(kind))),
         }
     }
     let mut message = json!({"role": "assistant", "content": said});

@@ -15,6 +15,8 @@ use super::fields::{Fields, Refusal};
 use super::prompts::{self, Reading};
 use super::{form, messages, sampling};
 
+/// Most bytes of a text that is taken apart though it may not fit the context.
+const MAX_COUNTED_BYTES: usize = 1 << 20;
 /// Most answers to one body: prompts times `n`.
 const MAX_ANSWERS: usize = 1024;
 /// Fields of OpenAI's and vLLM's that change the answer, and are not served whatever they hold.
@@ -79,6 +81,38 @@ pub struct Serving<'a> {
     pub max_model_len: usize,
     /// Longest text of a prompt, bytes, where there is a bound.
     pub max_prompt_bytes: Option<usize>,
+}
+
+impl Serving<'_> {
+    /// Holds a text against the bound of prompts; of one that is only counted, or cut to the context, against
+    /// [`MAX_COUNTED_BYTES`], if that is more. So nobody has texts taken apart for long that are no use to him.
+    ///
+    /// # Errors
+    /// It is longer, with the numbers.
+    pub fn hold(&self, field: &str, prompt: &Prompt, is_whole: bool) -> Result<(), Refusal> {
+        let Some(fits) = self.max_prompt_bytes else {
+            return Ok(());
+        };
+        let most = if is_whole {
+            fits
+        } else {
+            fits.max(MAX_COUNTED_BYTES)
+        };
+        let bytes = prompt_bytes(prompt);
+        if bytes <= most {
+            return Ok(());
+        }
+        let said = match is_whole {
+            true => format!(
+                "{field} has a text of {bytes} bytes, but {most} are the most for a context of {} tokens",
+                self.max_model_len
+            ),
+            false => format!(
+                "{field} has a text of {bytes} bytes, but {most} are the most that is taken apart to be counted or cut"
+            ),
+        };
+        Err(Refusal::of(field, said))
+    }
 }
 
 /// A request that was understood.
@@ -172,16 +206,8 @@ impl Asked {
             // What is said again is scored as the answer is.
             params.prompt_logprobs = params.prompt_logprobs.max(params.logprobs);
         }
-        let asked = prompts.iter().map(prompt_bytes).max().unwrap_or(0);
-        if let Some(most) = serving.max_prompt_bytes.filter(|most| asked > *most)
-            && !reading.cuts()
-        {
-            let said = format!(
-                "{} has a text of {asked} bytes, but {most} are the most for a context of {} tokens",
-                endpoint.prompt_field(),
-                serving.max_model_len
-            );
-            return Err(Refusal::of(endpoint.prompt_field(), said));
+        for prompt in &prompts {
+            serving.hold(endpoint.prompt_field(), prompt, !reading.cuts())?;
         }
         let (prompts, echoes) = reading
             .apply(prompts, serving.tokenizer)

@@ -7,6 +7,9 @@ use twoclock_core::types::{SamplingParams, TokenId};
 use super::fields::{Fields, Refusal};
 use crate::bad_words::bad_words;
 
+/// Bytes that the texts of bad words may have for each of their tokens: words have fewer.
+const BYTES_PER_TOKEN: usize = 16;
+
 /// Reads the fields over `base`; length and log-probabilities are the endpoint's own.
 pub(super) fn read(
     fields: &Fields<'_>,
@@ -14,6 +17,19 @@ pub(super) fn read(
     tokenizer: &Tokenizer,
 ) -> Result<SamplingParams, Refusal> {
     let words = fields.texts("bad_words")?;
+    // Spelling so many would take long, and they would be refused.
+    let bytes: usize = words.iter().map(String::len).sum();
+    if words.len() > SamplingParams::MAX_BAD_WORDS
+        || bytes > BYTES_PER_TOKEN * SamplingParams::MAX_BAD_WORD_IDS
+    {
+        let said = format!(
+            "bad_words has {} words of {bytes} bytes, more than the {} or the {} tokens that may be",
+            words.len(),
+            SamplingParams::MAX_BAD_WORDS / 2,
+            SamplingParams::MAX_BAD_WORD_IDS,
+        );
+        return Err(Refusal::of("bad_words", said));
+    }
     let spelled = bad_words(tokenizer, &words);
     let spelled = spelled.map_err(|e| Refusal::of("bad_words", e.to_string()))?;
     let salt = fields.text("cache_salt")?;

@@ -71,7 +71,9 @@ pub async fn count(State(app): State<Arc<App>>, request: Request) -> Result<Resp
 fn num_tokens(body: &Value, loaded: &Loaded) -> Result<usize, Refusal> {
     let chat = as_chat(body, true)?;
     let chat = messages::read(&Fields::of(&chat)?, &loaded.serving())?;
-    let ids = Prompt::Templated(chat.prompt).into_token_ids(loaded.handle().tokenizer());
+    let prompt = Prompt::Templated(chat.prompt);
+    loaded.serving().hold("messages", &prompt, false)?;
+    let ids = prompt.into_token_ids(loaded.handle().tokenizer());
     let ids = ids.map_err(|e| Refusal::of("messages", e.to_string()))?;
     Ok(ids.len())
 }

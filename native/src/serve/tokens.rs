@@ -65,6 +65,7 @@ fn ids(body: &Value, loaded: &Loaded) -> Result<Value, Refusal> {
             ));
         }
     };
+    loaded.serving().hold(field, &prompt, false)?;
     let ids = match prompt {
         Prompt::Text(text) => tokenizer.encode(&text, add_special.unwrap_or(true), true),
         prompt => prompt.into_token_ids(tokenizer),

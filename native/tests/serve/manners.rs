@@ -260,6 +260,47 @@ fn signals_drain_and_stop() {
     assert_eq!(status.code(), Some(0), "{log}");
 }
 
+/// The reader of its log has gone, as when a pipe ends or a disk is full.
+#[test]
+fn a_log_that_cannot_be_written_costs_no_answer() {
+    let mut server = Program::start(&[]);
+    server.stop_listening();
+    for _ in 0..3 {
+        assert_eq!(server.client.get("/health").status, 200);
+        assert_eq!(server.client.post(TEXT, &long(3)).status, 200);
+    }
+    server.terminate();
+    let (status, _) = server.end();
+    assert_eq!(status.code(), Some(0));
+}
+
+/// What every answer would hold for itself, and every token be held against.
+#[test]
+fn lists_and_texts_have_bounds() {
+    let server = Program::start(&[]);
+    let client = server.client;
+    let words = |n: usize| (0..n).map(|i| format!("w{i}")).collect::<Vec<_>>();
+    for (field, value) in [
+        ("stop", json!(words(300))),
+        ("stop", json!(["a".repeat(20_000)])),
+        ("bad_words", json!(words(3000))),
+        ("stop_token_ids", json!(vec![1; 2000])),
+    ] {
+        let mut body = long(1);
+        body[field] = value;
+        let answer = client.post(TEXT, &body);
+        assert_eq!(answer.status, 400, "{field}");
+        assert_eq!(answer.json()["error"]["param"], field);
+    }
+    let text = "a ".repeat(1 << 20);
+    let answer = client.post("/tokenize", &json!({"prompt": text}));
+    assert_eq!(answer.status, 400);
+    let body = json!({"prompt": text, "max_tokens": 1, "truncate_prompt_tokens": 3});
+    assert_eq!(client.post(TEXT, &body).status, 400);
+    let body = json!({"prompt": "a ".repeat(1000), "max_tokens": 1, "truncate_prompt_tokens": 3});
+    assert_eq!(client.post(TEXT, &body).status, 200);
+}
+
 #[test]
 fn who_goes_is_computed_for_no_further_than_two_steps() {
     const BEFORE: usize = 10;

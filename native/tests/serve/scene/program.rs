@@ -16,7 +16,7 @@ pub(crate) struct Program {
     child: Child,
     /// What it said up to where it is heard.
     pub(crate) said: String,
-    log: BufReader<ChildStderr>,
+    log: Option<BufReader<ChildStderr>>,
 }
 
 impl Program {
@@ -78,8 +78,13 @@ impl Program {
             _home: home,
             child,
             said,
-            log,
+            log: Some(log),
         }
+    }
+
+    /// Hears it no more: what it says from now on it cannot write.
+    pub(crate) fn stop_listening(&mut self) {
+        self.log = None;
     }
 
     /// Asks it to end.
@@ -92,7 +97,9 @@ impl Program {
     /// Waits for its end; gives also what it logged.
     pub(crate) fn end(mut self) -> (ExitStatus, String) {
         let mut said = std::mem::take(&mut self.said);
-        while self.log.read_line(&mut said).unwrap() > 0 {}
+        if let Some(log) = &mut self.log {
+            while log.read_line(&mut said).unwrap() > 0 {}
+        }
         (self.child.wait().unwrap(), said)
     }
 }
