@@ -1,6 +1,6 @@
 //! The form of a call whose arguments stand between tags, as a grammar. Knows no calls around it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
@@ -189,8 +189,7 @@ fn hold(tool: &Tool, what: &'static str, found: usize, limit: usize) -> Result<(
 
 /// The schema of a parameter by itself, with the definitions that it needs and no others.
 fn with_definitions(tool: &Tool, key: &str, member: &Value) -> Result<Value, ToolError> {
-    let mut found: HashMap<(&str, String), &Value> = HashMap::new();
-    let mut order = Vec::new();
+    let mut found: BTreeMap<(&str, String), &Value> = BTreeMap::new();
     let mut todo = vec![member];
     while let Some(value) = todo.pop() {
         match value {
@@ -207,10 +206,7 @@ fn with_definitions(tool: &Tool, key: &str, member: &Value) -> Result<Value, Too
                         reference: shown(reference),
                     });
                 };
-                let at = (place, name);
-                if !found.contains_key(&at) {
-                    order.push(at.clone());
-                    found.insert(at, definition);
+                if found.insert((place, name), definition).is_none() {
                     todo.push(definition);
                 }
             }
@@ -220,9 +216,9 @@ fn with_definitions(tool: &Tool, key: &str, member: &Value) -> Result<Value, Too
     let mut whole = member.clone();
     if let Some(object) = whole.as_object_mut() {
         for place in DEFINITIONS {
-            let names = order.iter().filter(|at| at.0 == place);
+            let names = found.iter().filter(|((at, _), _)| *at == place);
             let needed: Map<String, Value> = names
-                .filter_map(|at| Some((at.1.clone(), (*found.get(at)?).clone())))
+                .map(|((_, name), &definition)| (name.clone(), definition.clone()))
                 .collect();
             if !needed.is_empty() {
                 object.insert(place.to_owned(), Value::Object(needed));
