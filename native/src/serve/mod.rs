@@ -45,8 +45,11 @@ pub mod tokens;
 pub mod whole;
 
 use std::collections::BTreeSet;
+use std::future::poll_fn;
 use std::io::ErrorKind;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
@@ -152,7 +155,10 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         let shutdown = server.app().shutdown.clone();
         tokio::spawn(async move { heed(&mut signals, &shutdown).await });
         // What is wrong with a lone model is said before anybody is heard.
-        server.app().models.load_alone().await?;
+        if !load_alone(server.app()).await? {
+            output::note("told to end while the model was loading");
+            return Ok(());
+        }
         if server.app().keys.is_open() && !at.ip().is_loopback() {
             output::note(&format!(
                 "warning: no key is asked for, and everybody who reaches {at} is served: give --api-key-file or \
@@ -166,6 +172,17 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
     // What still reads a request is not waited for.
     runtime.shutdown_timeout(Duration::from_secs(1));
     served
+}
+
+/// Loads a lone model, unless the server is told to end before it is there; gives whether it was not.
+async fn load_alone(app: &App) -> anyhow::Result<bool> {
+    let mut loading = pin!(app.models.load_alone());
+    let mut told = pin!(app.shutdown.reached(Phase::Draining));
+    poll_fn(|cx| match loading.as_mut().poll(cx) {
+        Poll::Ready(loaded) => Poll::Ready(loaded.map(|()| true)),
+        Poll::Pending => told.as_mut().poll(cx).map(|()| Ok(false)),
+    })
+    .await
 }
 
 /// The first signal drains, the second stops.

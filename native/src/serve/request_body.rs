@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -36,6 +36,19 @@ impl BodyRoom {
             kib: Arc::new(Semaphore::new(kib.min(Semaphore::MAX_PERMITS))),
         }
     }
+
+    /// So much of it, if it is there.
+    fn kib(&self, kib: usize) -> Option<OwnedSemaphorePermit> {
+        let kib = u32::try_from(kib).ok()?;
+        Arc::clone(&self.kib).try_acquire_many_owned(kib).ok()
+    }
+}
+
+/// Why a body was not read.
+enum NotWhole {
+    TooLong,
+    NoRoom,
+    Ended,
 }
 
 /// A body that was read. Its bytes count until it is dropped.
@@ -70,27 +83,48 @@ impl RequestBody {
         if length.is_some_and(|length| length > longest) {
             return Err(too_long());
         }
-        let kib = length.unwrap_or(longest).div_ceil(1024);
-        let kib = u32::try_from(kib).unwrap_or(u32::MAX);
-        let permit = Arc::clone(&room.kib).try_acquire_many_owned(kib);
-        let Ok(permit) = permit else {
-            let said = "the bodies of other requests take all the room there is: try again later";
-            let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, said);
-            return Err(error.code("too_many_bodies").retry_after(1));
-        };
-        let body = Limited::new(request.into_body(), longest).collect();
-        match timeout(settings.body_timeout, body).await {
-            Ok(Ok(body)) => Ok(Self {
-                bytes: body.to_bytes(),
-                _room: permit,
-            }),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_long()),
-            Ok(Err(_)) => Err(ApiError::bad_request("the body ended before it was whole")),
+        let body = Limited::new(request.into_body(), longest);
+        match timeout(settings.body_timeout, Self::gather(body, room)).await {
+            Ok(Ok(body)) => Ok(body),
+            Ok(Err(NotWhole::TooLong)) => Err(too_long()),
+            Ok(Err(NotWhole::NoRoom)) => {
+                let said =
+                    "the bodies of other requests take all the room there is: try again later";
+                let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, said);
+                Err(error.code("too_many_bodies").retry_after(1))
+            }
+            Ok(Err(NotWhole::Ended)) => {
+                Err(ApiError::bad_request("the body ended before it was whole"))
+            }
             Err(_) => {
                 let said = "the body did not come in the time it has (--body-timeout)";
                 Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, said))
             }
         }
+    }
+
+    /// Gathers what comes. Room is taken for what has come, not for what was announced: else it would be full
+    /// of bodies of which next to nothing is there.
+    async fn gather(mut body: Limited<Body>, room: &BodyRoom) -> Result<Self, NotWhole> {
+        let mut bytes = Vec::new();
+        let mut held = room.kib(0).ok_or(NotWhole::NoRoom)?;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
+                true => NotWhole::TooLong,
+                false => NotWhole::Ended,
+            })?;
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
+            let all = bytes.len() + data.len();
+            let more = all.div_ceil(1024) - held.num_permits();
+            held.merge(room.kib(more).ok_or(NotWhole::NoRoom)?);
+            bytes.extend_from_slice(&data);
+        }
+        Ok(Self {
+            bytes: bytes.into(),
+            _room: held,
+        })
     }
 
     /// The model it names. Takes no memory for the rest.

@@ -274,6 +274,33 @@ fn a_log_that_cannot_be_written_costs_no_answer() {
     assert_eq!(status.code(), Some(0));
 }
 
+/// Connections that announce bodies and send none take no room from those that do.
+#[test]
+fn bodies_that_do_not_come_take_no_room() {
+    let server = Program::start(&[]);
+    let client = server.client;
+    let silent: Vec<_> = (0..140)
+        .map(|i| {
+            let length = match i % 2 {
+                0 => "Content-Length: 4194304\r\n\r\n{",
+                _ => "Transfer-Encoding: chunked\r\n\r\n",
+            };
+            let mut stream = client.connect();
+            let head = format!(
+                "POST {TEXT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            );
+            stream
+                .write_all(format!("{head}{length}").as_bytes())
+                .unwrap();
+            stream
+        })
+        .collect();
+    for _ in 0..3 {
+        assert_eq!(client.post(TEXT, &long(1)).status, 200);
+    }
+    drop(silent);
+}
+
 /// What every answer would hold for itself, and every token be held against.
 #[test]
 fn lists_and_texts_have_bounds() {
