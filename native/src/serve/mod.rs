@@ -59,8 +59,10 @@ use tokio::runtime;
 use twoclock_core::engine::HandleOptions;
 use twoclock_core::text::{ChatTemplate, Tokenizer};
 use twoclock_core::weights::Checkpoint;
+use twoclock_shaders::caps::DeviceKind;
+use twoclock_shaders::executor::Executor as _;
 
-use crate::engine::{self, EngineOptions};
+use crate::engine::{self, EngineOptions, HostEngine};
 use crate::engine_thread::EngineThread;
 use crate::host_time;
 use crate::models::Models as Known;
@@ -234,6 +236,21 @@ fn offered(
     Ok(offered)
 }
 
+/// Says what a model runs on, and warns where that is not what serving is for.
+fn tell_device(engine: &HostEngine, context_length: usize) {
+    let core = engine.core();
+    let (device, limits) = (core.runner().executor(), core.scheduler().config());
+    let kv_cache_tokens = core.scheduler().kv_cache().num_usable_blocks() * limits.block_size;
+    let max_num_seqs = limits.max_num_seqs;
+    tracing::info!(%device, context_length, kv_cache_tokens, max_num_seqs, "the engine");
+    if device.caps().kind == DeviceKind::Cpu {
+        tracing::warn!(
+            "it computes on the processor, by a software driver or the reference kernels: for trying and testing, \
+             not for speed; `twoclock devices` lists what there is"
+        );
+    }
+}
+
 fn load(
     checkpoint: &Checkpoint,
     options: &EngineOptions,
@@ -260,7 +277,9 @@ fn load(
     let make = move || {
         let tokenizer = Tokenizer::from_assets(&checkpoint.text)?;
         let report = Reporter::stderr(verbose);
-        engine::load(&checkpoint, tokenizer, &options, &store, &report)
+        let engine = engine::load(&checkpoint, tokenizer, &options, &store, &report)?;
+        tell_device(&engine, context_length);
+        Ok(engine)
     };
     let thread = EngineThread::spawn(handle_options, make, |engine| {
         engine.core().runner().executor().save_pipelines();
