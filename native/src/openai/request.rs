@@ -84,8 +84,8 @@ pub struct Serving<'a> {
 }
 
 impl Serving<'_> {
-    /// Holds a text against the bound of prompts; of one that is only counted, or cut to the context, against
-    /// [`MAX_COUNTED_BYTES`], if that is more. So nobody has texts taken apart for long that are no use to him.
+    /// Holds a text against the bound of prompts; one that is only counted, or cut to the context, against 1 MiB
+    /// if that is more. So nobody has texts taken apart for long that are no use to him.
     ///
     /// # Errors
     /// It is longer, with the numbers.
