@@ -55,6 +55,7 @@ fn submit(lease: Lease, body: &RequestBody, span: RequestSpan) -> Result<Texts, 
     let asked = AskedEmbeddings::read(&body.value()?, params)?;
     let most = loaded.serving().max_prompt_bytes.unwrap_or(usize::MAX);
     let mut streams = Vec::new();
+    let mut together = loaded.handle().together();
     let mut num_tokens = 0;
     for prompt in asked.prompts {
         if let Prompt::Text(text) = &prompt
@@ -70,9 +71,7 @@ fn submit(lease: Lease, body: &RequestBody, span: RequestSpan) -> Result<Texts, 
         let ids = prompt.into_token_ids(loaded.handle().tokenizer());
         let ids = ids.map_err(|e| Refusal::of("input", e.to_string()))?;
         num_tokens += ids.len();
-        let stream = loaded
-            .handle()
-            .submit_pooling(Prompt::TokenIds(ids), asked.params.clone());
+        let stream = together.submit_pooling(Prompt::TokenIds(ids), asked.params.clone());
         streams.push(stream.map_err(|error| submit_error(&error, refusal))?);
     }
     span.asked(lease.name(), "", num_tokens);

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 use twoclock_core::engine::handle::RequestStream;
+use twoclock_core::engine::handle::Together;
 use twoclock_core::engine::{EngineHandle, Prompt};
 use twoclock_core::error::Error;
 use twoclock_core::sched::RequestError;
@@ -200,10 +201,18 @@ impl Job {
         let refusal = |error: &Error| asked.refusal(error).map(protocol.renamed);
         let mut prompts = Vec::new();
         let mut streams = Vec::new();
+        let mut together = loaded.handle().together();
         for prompt in asked.prompts.clone() {
             let params = asked.params.clone();
             let most = loaded.max_model_len();
-            let (ids, stream) = submit(loaded.handle(), prompt, params, most, refusal)?;
+            let (ids, stream) = submit(
+                loaded.handle(),
+                &mut together,
+                prompt,
+                params,
+                most,
+                refusal,
+            )?;
             prompts.push(ids);
             streams.push(stream);
         }
@@ -226,6 +235,7 @@ impl Job {
 
 fn submit(
     handle: &EngineHandle,
+    together: &mut Together<'_>,
     prompt: Prompt,
     params: SamplingParams,
     max_model_len: usize,
@@ -248,7 +258,7 @@ fn submit(
         return Err(refused(error.into()).code("context_length_exceeded"));
     }
     let prompt = Prompt::TokenIds(ids.clone());
-    let stream = handle
+    let stream = together
         .submit(prompt, params)
         .map_err(|error| submit_error(&error, refusal))?;
     Ok((ids, stream))

@@ -1,8 +1,10 @@
-//! Who comes in: by which name a server is called, and how many connections the host has files for.
+//! Who comes in: by which name a server is called, how many connections the host has files for, and what
+//! stands in the queue.
 
 use std::net::TcpStream;
 
-use crate::scene::{Plan, Program, Scene};
+use crate::scene::{Plan, Program, Scene, long};
+use serde_json::json;
 use twoclock::serve::auth::ApiKeys;
 
 #[test]
@@ -61,4 +63,20 @@ fn connections_are_held_below_the_hosts_files() {
     let connections: usize = said.parse().unwrap();
     assert!((20..136).contains(&connections), "{log}");
     assert!(!log.contains("no connection can be taken"), "{log}");
+}
+
+/// What comes as one stands in the queue as one.
+#[test]
+fn a_body_may_have_more_prompts_than_the_queue_holds() {
+    let server = Program::start(&["--max-queue", "2"]);
+    let client = server.client;
+    let mut body = long(2);
+    body["prompt"] = json!(vec![[1, 2, 3]; 100]);
+    let answer = client.post("/v1/completions", &body);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(answer.json()["choices"].as_array().unwrap().len(), 100);
+    let body = json!({"input": vec!["a"; 100]});
+    let answer = client.post("/v1/embeddings", &body);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(answer.json()["data"].as_array().unwrap().len(), 100);
 }

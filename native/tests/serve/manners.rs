@@ -62,13 +62,12 @@ fn a_queue_has_an_end() {
         (&error["code"], &error["type"]),
         (&json!("queue_full"), &json!("rate_limit_error"))
     );
-    // All or nothing of a body with several prompts.
+    // A body with several prompts stands there as one.
     drop(taken.pop());
     wait(|| client.get("/get_load").json()[0]["num_reqs"] == 2);
     let mut two = long(1);
     two["prompt"] = json!([[1], [2]]);
-    assert_eq!(client.post(TEXT, &two).status, 429);
-    wait(|| client.get("/get_load").json()[0]["num_reqs"] == 2);
+    assert_eq!(client.post(TEXT, &two).status, 200);
     for stream in &mut taken {
         read_until(stream, "[DONE]");
     }

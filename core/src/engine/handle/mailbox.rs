@@ -141,7 +141,8 @@ impl Mailbox {
         result
     }
 
-    fn room(&self, state: &State) -> Result<(), SubmitError> {
+    /// Whether another may come; who `has_room` does not wait for it.
+    fn room(&self, state: &State, has_room: bool) -> Result<(), SubmitError> {
         match &state.closed {
             Some(Err(error)) => return Err(error.clone().into()),
             Some(Ok(())) => return Err(SubmitError::ShuttingDown),
@@ -150,7 +151,7 @@ impl Mailbox {
         }
         let waiting = state.load.num_requests.saturating_sub(self.max_num_seqs);
         let free_seat = state.load.num_requests < self.max_num_seqs;
-        if !free_seat && waiting >= self.options.max_waiting {
+        if !has_room && !free_seat && waiting >= self.options.max_waiting {
             return Err(SubmitError::QueueFull {
                 waiting,
                 max_waiting: self.options.max_waiting,
@@ -159,17 +160,18 @@ impl Mailbox {
         Ok(())
     }
 
-    pub(super) fn check_room(&self) -> Result<(), SubmitError> {
-        self.room(&self.lock())
+    pub(super) fn check_room(&self, has_room: bool) -> Result<(), SubmitError> {
+        self.room(&self.lock(), has_room)
     }
 
     pub(super) fn submit(
         self: &Arc<Self>,
         prompt_token_ids: Vec<TokenId>,
         wish: Wish,
+        has_room: bool,
     ) -> Result<RequestStream, SubmitError> {
         self.tell(|state| {
-            self.room(state)?;
+            self.room(state, has_room)?;
             let id = RequestId(state.next_id);
             state.next_id += 1;
             state.load.num_requests += 1;

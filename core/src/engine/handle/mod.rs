@@ -18,21 +18,21 @@ mod mailbox;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod together;
 mod vitals;
 
 pub use driver::{EngineDriver, Turn};
 pub use last_steps::LastSteps;
 pub use mailbox::{Health, Load};
 pub use stream::{RequestStream, StreamError};
+pub use together::Together;
 
 use super::forms::FormCompiler;
 use super::llm::{LlmEngine, Prompt};
 use super::metrics::MetricFamily;
-use super::sampling_check;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::runner::ExecuteModel;
-use crate::sched::RequestError;
 use crate::text::Tokenizer;
 use crate::types::{PoolingParams, RequestId, SamplingParams, TokenId};
 use mailbox::{Ending, Mailbox, Wish};
@@ -141,27 +141,7 @@ impl EngineHandle {
         prompt: Prompt,
         params: SamplingParams,
     ) -> Result<RequestStream, SubmitError> {
-        // Before any work is done for a request that cannot be taken.
-        self.mailbox.check_room()?;
-        let LastHandle {
-            tokenizer,
-            vocab_size,
-            eos_token_ids,
-            compiler,
-            ..
-        } = &*self.last;
-        let ids = prompt
-            .into_token_ids(tokenizer)
-            .map_err(SubmitError::refused)?;
-        sampling_check::check_ids("the prompt", &ids, *vocab_size)
-            .and_then(|()| sampling_check::check(&params, *vocab_size))
-            .map_err(SubmitError::refused)?;
-        compiler.learn(&params, *vocab_size, eos_token_ids, tokenizer);
-        let forms = compiler
-            .compile(&params, eos_token_ids)
-            .map_err(|error| SubmitError::refused(RequestError::from(error)))?;
-        self.mailbox
-            .submit(ids, Wish::Answers(Box::new(params), forms))
+        self.together().submit(prompt, params)
     }
 
     /// Asks for the embedding of a prompt, which comes as the stream's one piece. It is computed among
@@ -175,13 +155,12 @@ impl EngineHandle {
         prompt: Prompt,
         params: PoolingParams,
     ) -> Result<RequestStream, SubmitError> {
-        self.mailbox.check_room()?;
-        let ids = prompt
-            .into_token_ids(&self.last.tokenizer)
-            .map_err(SubmitError::refused)?;
-        sampling_check::check_ids("the prompt", &ids, self.last.vocab_size)
-            .map_err(SubmitError::refused)?;
-        self.mailbox.submit(ids, Wish::Embedding(params))
+        self.together().submit_pooling(prompt, params)
+    }
+
+    /// Takes several requests that came as one: the queue needs room for the first of them alone.
+    pub fn together(&self) -> Together<'_> {
+        Together::new(self)
     }
 
     /// Ends a request before the next step; its stream says so with
