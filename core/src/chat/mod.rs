@@ -3,6 +3,7 @@
 
 pub mod answer;
 mod call_reader;
+mod json_call;
 mod json_scan;
 pub mod message;
 pub mod session;

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use super::answer::{AnswerEvent, AnswerFormat};
-use super::call_reader::{CallReader, Progress, Reader};
+use super::call_reader::{CallReader, Progress};
+use super::json_call::JsonCall;
 use super::tagged_reader::TaggedReader;
 use super::tool_style::{ReasoningStyle, ToolStyle};
 
@@ -29,7 +30,7 @@ enum State {
     },
     Call {
         opening: String,
-        reader: Box<Reader>,
+        reader: Box<CallReader>,
     },
     /// Behind a call; its closing mark may come.
     Called {
@@ -247,13 +248,13 @@ impl AnswerSplitter {
             opening.push(c);
             self.state = State::Opened(opening);
         } else if c == '{' {
-            let reader = Box::new(Reader::Json(CallReader::new()));
+            let reader = Box::new(CallReader::Json(JsonCall::new()));
             self.step_call(opening, reader, c);
         } else if let Some(tags) = style.and_then(ToolStyle::tags) {
             let tools = self.format.tools.as_ref();
             let tools = tools.map(|tools| Arc::clone(&tools.tools));
             let reader = TaggedReader::new(tools.unwrap_or_default(), tags);
-            self.step_call(opening, Box::new(Reader::Tagged(reader)), c);
+            self.step_call(opening, Box::new(CallReader::Tagged(reader)), c);
         } else if style == Some(ToolStyle::MistralArgs) && is_of_head(c) {
             let head = c.to_string();
             self.state = State::Head { opening, head };
@@ -271,8 +272,8 @@ impl AnswerSplitter {
             let has_id = between.starts_with("[CALL_ID]") && between.ends_with("[ARGS]");
             let is_call = between.is_empty() || between == "[ARGS]" || has_id;
             if is_call && self.is_tool(name) {
-                let reader = CallReader::arguments_of(name.to_owned());
-                let reader = Box::new(Reader::Json(reader));
+                let reader = JsonCall::arguments_of(name.to_owned());
+                let reader = Box::new(CallReader::Json(reader));
                 return self.step_call(opening, reader, c);
             }
         } else if is_of_head(c) && head.len() < MAX_HEAD {
@@ -284,7 +285,7 @@ impl AnswerSplitter {
         self.step(c);
     }
 
-    fn step_call(&mut self, opening: String, mut reader: Box<Reader>, c: char) {
+    fn step_call(&mut self, opening: String, mut reader: Box<CallReader>, c: char) {
         let tools = self.format.tools.as_ref();
         let tools = tools.map(|tools| Arc::clone(&tools.tools));
         let is_tool = |name: &str| tools.iter().any(|all| all.iter().any(|t| t.name == name));
@@ -326,7 +327,7 @@ impl AnswerSplitter {
     }
 
     /// A call is over, or was none.
-    fn end_call(&mut self, opening: &str, reader: Reader) {
+    fn end_call(&mut self, opening: &str, reader: CallReader) {
         if reader.is_begun() {
             let index = self.num_calls - 1;
             self.events.push(AnswerEvent::ToolCallEnded { index });
