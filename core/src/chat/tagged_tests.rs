@@ -14,7 +14,11 @@ fn tool(schema: Value) -> Tool {
 }
 
 fn form_of(tools: &[Tool]) -> Result<StructuredOutput, ToolError> {
-    let format = format(ToolStyle::Qwen3Coder, None, false);
+    form_in(ToolStyle::Qwen3Coder, tools)
+}
+
+fn form_in(style: ToolStyle, tools: &[Tool]) -> Result<StructuredOutput, ToolError> {
+    let format = format(style, None, false);
     let form = form_of_answer(tools, &ToolChoice::Required, &format, None, &tokenizer(&[]));
     form.map(|form| form.unwrap())
 }
@@ -26,6 +30,15 @@ fn call(arguments: &[(&str, &str)]) -> String {
         text += &format!("<parameter={key}>\n{value}\n</parameter>\n");
     }
     text + "</function>\n</tool_call>"
+}
+
+/// The same as GLM writes it.
+fn glm_call(arguments: &[(&str, &str)]) -> String {
+    let mut text = "<tool_call>f".to_owned();
+    for (key, value) in arguments {
+        text += &format!("<arg_key>{key}</arg_key><arg_value>{value}</arg_value>");
+    }
+    text + "</tool_call>"
 }
 
 #[test]
@@ -144,6 +157,8 @@ fn fragments() -> impl Strategy<Value = String> {
     let fragment = prop::sample::select(vec![
         "</parameter>",
         "</parameter>\n",
+        "</arg_value>",
+        "<arg_key>list</arg_key><arg_value>",
         "<parameter=list>\n",
         "<parameter=number>\n",
         "</function>\n",
@@ -161,10 +176,11 @@ fn fragments() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
     fn what_has_the_form_is_read_back(
+        is_glm: bool,
         text in fragments(),
         one in prop::option::of(prop::sample::select(vec!["a\n", "null"])),
         list in prop::option::of(prop::collection::vec(fragments(), 0..3)),
@@ -172,8 +188,12 @@ proptest! {
         any in prop::option::of(fragments()),
     ) {
         let offered = of_all_kinds();
-        let form = form_of(std::slice::from_ref(&offered)).unwrap();
-        let mut format = format(ToolStyle::Qwen3Coder, None, false);
+        let (style, end) = match is_glm {
+            true => (ToolStyle::Glm, "</arg_value>"),
+            false => (ToolStyle::Qwen3Coder, "</parameter>"),
+        };
+        let form = form_in(style, std::slice::from_ref(&offered)).unwrap();
+        let mut format = format(style, None, false);
         format.tools.as_mut().unwrap().tools = [offered].into();
         let written = [
             ("text", Some(text.clone())),
@@ -186,9 +206,12 @@ proptest! {
             .iter()
             .filter_map(|(key, value)| Some((*key, value.as_deref()?)))
             .collect();
-        let answer = call(&arguments);
+        let answer = match is_glm {
+            true => glm_call(&arguments),
+            false => call(&arguments),
+        };
         let has_form = has_form(&form, &answer, &[]);
-        let ends = |text: &str| text.contains("</parameter>");
+        let ends = |text: &str| text.contains(end);
         let is_plain = !ends(&text) && !any.as_deref().is_some_and(ends);
         // Only what ends a text may leave the form, and what then still has it is another call.
         prop_assert!(has_form || !is_plain, "{answer:?} {form:?}");
