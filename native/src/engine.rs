@@ -23,6 +23,7 @@ use twoclock_shaders::kernels::matmul::Regime;
 use crate::clock::HostClock;
 use crate::host_executor::{DeviceChoice, HostExecutor, Pipelines};
 use crate::memory;
+use crate::memory_advice::what_fits;
 use crate::report::Reporter;
 use crate::store::Store;
 
@@ -126,45 +127,21 @@ pub fn limits(model: &ModelConfig, max_model_len: Option<usize>) -> SchedulerCon
     }
 }
 
-/// Shortest context that is worth being named.
-const LEAST_CONTEXT: usize = 64;
-
-/// What to ask for instead, said behind what does not fit: the longest context that does, else the least
-/// memory.
-fn what_fits(
+/// Bytes a model takes with sequences of so many tokens, where such limits are any.
+fn needed(
     caps: &Caps,
     checkpoint: &Checkpoint,
     options: &EngineOptions,
-    available: u64,
-) -> String {
-    let needs = |max_model_len: usize| {
-        let options = EngineOptions {
-            max_model_len: Some(max_model_len),
-            ..options.clone()
-        };
-        let limits = options.limits(&checkpoint.config);
-        let (compute, kv) = (options.compute_dtype, options.kv_cache_dtype);
-        let plan = MemoryPlan::new(caps, checkpoint, &limits, compute, kv);
-        plan.ok().map(|plan| plan.total())
+    max_model_len: usize,
+) -> Option<u64> {
+    let options = EngineOptions {
+        max_model_len: Some(max_model_len),
+        ..options.clone()
     };
-    let fits = |len: usize| needs(len).is_some_and(|bytes| bytes <= available);
-    let asked = options.context_length(&checkpoint.config);
-    let least = LEAST_CONTEXT.min(asked);
-    if !fits(least) {
-        return needs(least).map_or_else(String::new, |bytes| {
-            let mib = bytes.div_ceil(1 << 20);
-            format!(": even --max-model-len {least} takes --memory {mib}")
-        });
-    }
-    let (mut longest, mut beyond) = (least, asked);
-    while beyond - longest > 1 {
-        let middle = longest + (beyond - longest) / 2;
-        match fits(middle) {
-            true => longest = middle,
-            false => beyond = middle,
-        }
-    }
-    format!(": --max-model-len {longest} fits")
+    let limits = options.limits(&checkpoint.config);
+    let (compute, kv) = (options.compute_dtype, options.kv_cache_dtype);
+    let plan = MemoryPlan::new(caps, checkpoint, &limits, compute, kv);
+    plan.ok().map(|plan| plan.total())
 }
 
 /// The engine of a program on this machine.
@@ -246,7 +223,8 @@ pub fn load(
     report.detail(&format!("{plan}"));
     let memory = memory::budget(executor.caps(), options.memory_mib);
     if let Some(Err(error)) = memory.map(|available| plan.check(available)) {
-        let hint = what_fits(executor.caps(), &checkpoint, options, memory.unwrap_or(0));
+        let needs = |max_model_len| needed(executor.caps(), &checkpoint, options, max_model_len);
+        let hint = what_fits(config.max_model_len, memory.unwrap_or(0), needs);
         bail!("{error}{hint}");
     }
     let head_dim = model.head_dim as u32;

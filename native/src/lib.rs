@@ -45,6 +45,7 @@ pub mod kept_tuning;
 pub mod loads;
 pub mod marks;
 pub mod memory;
+pub mod memory_advice;
 pub mod model_shapes;
 pub mod models;
 pub mod openai;

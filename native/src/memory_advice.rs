@@ -1,0 +1,47 @@
+//! What to ask for instead of a model that does not fit. Knows no model: is told what each length takes.
+
+/// Shortest context that is worth being named.
+const LEAST_CONTEXT: usize = 64;
+
+/// What to ask for instead, said behind what does not fit: the longest context below `asked` whose bytes (`needs`) are
+/// `available`, else the least memory.
+pub fn what_fits(asked: usize, available: u64, needs: impl Fn(usize) -> Option<u64>) -> String {
+    let fits = |len: usize| needs(len).is_some_and(|bytes| bytes <= available);
+    let least = LEAST_CONTEXT.min(asked);
+    if !fits(least) {
+        return needs(least).map_or_else(String::new, |bytes| {
+            let mib = bytes.div_ceil(1 << 20);
+            format!(": even --max-model-len {least} takes --memory {mib}")
+        });
+    }
+    let (mut longest, mut beyond) = (least, asked);
+    while beyond - longest > 1 {
+        let middle = longest + (beyond - longest) / 2;
+        match fits(middle) {
+            true => longest = middle,
+            false => beyond = middle,
+        }
+    }
+    format!(": --max-model-len {longest} fits")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_that_fits_is_found() {
+        let needs = |len: usize| Some((100 << 20) + (len as u64) * 1000);
+        let available = 101 << 20;
+        assert_eq!(
+            what_fits(4096, available, needs),
+            ": --max-model-len 1048 fits"
+        );
+        assert!(needs(1048).unwrap() <= available && needs(1049).unwrap() > available);
+        assert_eq!(
+            what_fits(4096, 1 << 20, needs),
+            ": even --max-model-len 64 takes --memory 101"
+        );
+        assert_eq!(what_fits(4096, 1, |_| None), "");
+    }
+}
