@@ -128,7 +128,6 @@ fn what_is_not_served_is_refused_by_name() {
         ),
         ("structured_outputs", json!({})),
         ("allowed_token_ids", json!([1, 2])),
-        ("continue_final_message", json!(true)),
         ("add_special_tokens", json!(true)),
         ("skip_special_tokens", json!(false)),
         ("truncate_prompt_tokens", json!(0)),

@@ -3,6 +3,7 @@
 
 pub mod answer;
 mod call_reader;
+pub mod continuation;
 mod json_call;
 mod json_scan;
 pub mod message;
@@ -16,6 +17,8 @@ pub mod tool_style;
 mod value_kinds;
 
 #[cfg(test)]
+mod continuation_tests;
+#[cfg(test)]
 mod split_properties;
 #[cfg(test)]
 mod split_tests;
@@ -25,6 +28,7 @@ mod tagged_tests;
 mod tool_form_tests;
 
 pub use answer::{AnswerEvent, AnswerFormat, AnswerParts, OfferedTools, Reasoning, ToolCall};
+pub use continuation::Continuation;
 pub use message::{Message, Role};
 pub use session::{ChatSession, MessageId, SessionError};
 pub use split::AnswerSplitter;

@@ -7,7 +7,7 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use serde_json::Value;
 use tokenizers::AddedToken;
 
-use super::TextError;
+use super::{TextError, Tokenizer};
 
 /// A prompt out of a chat template.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +16,21 @@ pub struct RenderedPrompt {
     pub text: String,
     /// Bytes of it that spell special tokens and are none, ascending.
     pub literal: Vec<Range<usize>>,
+}
+
+impl RenderedPrompt {
+    /// Goes on with what a person wrote: special tokens it spells are text.
+    ///
+    /// # Errors
+    /// The tokenizer's.
+    pub fn push_literal(&mut self, text: &str, tokenizer: &Tokenizer) -> Result<(), TextError> {
+        let start = self.text.len();
+        let found = tokenizer.special_texts()?.matcher.find_iter(text);
+        let ranges = found.map(|found| start + found.start()..start + found.end());
+        self.literal.extend(ranges);
+        self.text.push_str(text);
+        Ok(())
+    }
 }
 
 /// A text whose special tokens are all meant.

@@ -171,33 +171,6 @@ impl ChatTemplate {
         Ok(marks.take(&marked, specials))
     }
 
-    /// The prompt that lets the model go on with the last message, an answer begun: the template
-    /// opens an answer to the messages before it, and its text follows. llama.cpp's server does so
-    /// whenever a conversation ends in an answer.
-    ///
-    /// # Errors
-    /// As [`render`](Self::render), and [`TextError::TemplateFailed`] where the last message is no
-    /// answer made of text.
-    pub fn render_continuing<M: Serialize + ?Sized>(
-        &self,
-        messages: &M,
-        extra: &Map<String, serde_json::Value>,
-    ) -> Result<String, TextError> {
-        let mut messages = to_json_value(messages)?;
-        let last = messages.as_array_mut().and_then(Vec::pop);
-        let begun = last.as_ref().and_then(|message| {
-            let is_answer = message.get("role")?.as_str()? == "assistant";
-            message.get("content")?.as_str().filter(|_| is_answer)
-        });
-        let begun = begun.ok_or_else(|| {
-            TextError::TemplateFailed(
-                "only an answer made of text can be continued, and the last message is none"
-                    .to_owned(),
-            )
-        })?;
-        Ok(self.render_json(messages, true, extra)? + begun)
-    }
-
     fn render_json(
         &self,
         messages: serde_json::Value,
@@ -356,29 +329,6 @@ mod tests {
             let said = refused.unwrap().to_string();
             assert!(said.contains("not supported"), "{said}");
         }
-    }
-
-    #[test]
-    fn an_answer_begun_is_continued() {
-        let source = "{% for m in messages %}[{{ m.role }}]{{ m.content }};{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
-        let template = ChatTemplate::new(source, None, None, None).unwrap();
-        let (user, answer) = (
-            json!({"role": "user", "content": "Count"}),
-            json!({"role": "assistant", "content": "1, 2,"}),
-        );
-        let none = Map::new();
-        assert_eq!(
-            template
-                .render_continuing(&json!([user, answer]), &none)
-                .unwrap(),
-            "[user]Count;[assistant]1, 2,"
-        );
-        assert!(
-            template
-                .render_continuing(&json!([answer, user]), &none)
-                .is_err()
-        );
-        assert!(template.render_continuing(&json!([]), &none).is_err());
     }
 
     #[test]

@@ -38,7 +38,15 @@ pub fn as_chat(body: &Value, counts: bool) -> Result<Value, Refusal> {
         }
         _ => {}
     }
-    chat.insert("messages".into(), Value::Array(messages(&fields)?));
+    let messages = messages(&fields)?;
+    // As in its own service: the answer goes on with an assistant's last message.
+    if messages
+        .last()
+        .is_some_and(|last| last["role"] == "assistant")
+    {
+        chat.insert("continue_final_message".into(), json!(true));
+    }
+    chat.insert("messages".into(), Value::Array(messages));
     let stop = fields.texts("stop_sequences")?;
     if !stop.is_empty() {
         chat.insert("stop".into(), json!(stop));

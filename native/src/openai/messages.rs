@@ -2,7 +2,7 @@
 //! they become.
 
 use serde_json::{Value, json};
-use twoclock_core::chat::{AnswerFormat, Reasoning};
+use twoclock_core::chat::{AnswerFormat, Continuation, Reasoning};
 use twoclock_core::text::RenderedPrompt;
 
 use super::fields::{Fields, Refusal};
@@ -40,12 +40,28 @@ pub fn read(fields: &Fields<'_>, serving: &Serving<'_>) -> Result<Chat, Refusal>
         .cloned()
         .unwrap_or_default();
     tools.put_into(&mut extra);
-    let begins_answer = fields.flag("add_generation_prompt")?.unwrap_or(true);
-    let prompt = template
-        .render_prompt(&messages, begins_answer, &extra, serving.tokenizer)
-        .map_err(|e| refuse(e.to_string()))?;
+    let begins_answer = fields.flag("add_generation_prompt")?;
+    let goes_on = fields.flag("continue_final_message")?.unwrap_or(false);
+    if goes_on && begins_answer == Some(true) {
+        let said = "the last message is either continued or followed by another: continue_final_message and \
+                    add_generation_prompt cannot both be true";
+        return Err(Refusal::of("continue_final_message", said));
+    }
+    let Continuation { prompt, reasoning } = match goes_on {
+        true => Continuation::of(template, &messages, &extra, serving.tokenizer),
+        false => {
+            let begins_answer = begins_answer.unwrap_or(true);
+            let prompt =
+                template.render_prompt(&messages, begins_answer, &extra, serving.tokenizer);
+            prompt.map(|prompt| Continuation {
+                reasoning: Reasoning::of_prompt(template, &prompt.text),
+                prompt,
+            })
+        }
+    }
+    .map_err(|e| refuse(e.to_string()))?;
     let format = AnswerFormat {
-        reasoning: Reasoning::of_prompt(template, &prompt.text),
+        reasoning,
         tools: tools.offered(),
     };
     Ok(Chat {

@@ -33,11 +33,8 @@ const UNSERVED: [&str; 10] = [
     "web_search_options",
 ];
 /// Switches that change the answer, with the way they stand here.
-const UNSERVED_FLAGS: [(&str, bool); 3] = [
-    ("continue_final_message", false),
-    ("use_beam_search", false),
-    ("skip_special_tokens", true),
-];
+const UNSERVED_FLAGS: [(&str, bool); 2] =
+    [("use_beam_search", false), ("skip_special_tokens", true)];
 /// Most alternatives a position reports.
 const MAX_LOGPROBS: usize = 20;
 

@@ -253,6 +253,31 @@ fn tokens(client: Client) {
     let chat = client.ask("/tokenize", &json!({"messages": messages}));
     assert!(chat["count"].as_u64() > text["count"].as_u64());
     assert_eq!(chat["token_strs"], Value::Null);
+    // An answer begun stands at the end of its prompt.
+    let begun = json!([messages[0], {"role": "assistant", "content": "a dog"}]);
+    let mut body =
+        json!({"messages": begun, "continue_final_message": true, "return_token_strs": true});
+    let going_on = client.ask("/tokenize", &body);
+    let opened = client.ask(
+        "/tokenize",
+        &json!({"messages": messages, "return_token_strs": true}),
+    );
+    let texts = |answer: &Value| answer["token_strs"].as_array().unwrap().concat_texts();
+    assert_eq!(texts(&going_on), texts(&opened) + "a dog");
+    body["max_tokens"] = json!(1);
+    let usage = &client.ask(CHAT, &body)["usage"];
+    assert_eq!(usage["prompt_tokens"], going_on["count"]);
+    for wrong in [
+        json!({"add_generation_prompt": true}),
+        json!({"messages": messages}),
+    ] {
+        let mut wrong_body = body.clone();
+        wrong_body
+            .as_object_mut()
+            .unwrap()
+            .extend(wrong.as_object().unwrap().clone());
+        assert_eq!(client.post(CHAT, &wrong_body).status, 400, "{wrong}");
+    }
     let back = client.ask("/detokenize", &json!({"tokens": text["tokens"]}));
     assert_eq!(back, json!({"prompt": "a dog"}));
 }

@@ -182,6 +182,12 @@ fn messages(client: Client) {
         counted,
         tokens + usage["cache_read_input_tokens"].as_u64().unwrap()
     );
+    // What an assistant has begun is continued.
+    let begun = json!([user[0], {"role": "assistant", "content": "a dog"}]);
+    let ids = json!({"model": "tiny", "messages": begun, "continue_final_message": true});
+    let begun = json!({"model": "tiny", "messages": begun, "max_tokens": 1});
+    let counted = &client.ask(&count, &begun)["input_tokens"];
+    assert_eq!(*counted, client.ask("/tokenize", &ids)["count"]);
     for (status, kind, wrong) in [
         (
             400,
