@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use indicatif::ProgressBar;
+use pollster::block_on;
 use twoclock_core::config::ModelConfig;
 use twoclock_core::engine::{EngineCore, LlmEngine, RetryPolicy, RunnerFactory};
 use twoclock_core::error::Error;
@@ -51,6 +52,8 @@ pub struct EngineOptions {
     pub run_ahead: Option<usize>,
     /// Times to keep: they bound the prompt tokens of a step. `None` lets prompts take all the room.
     pub slo: Option<ServiceLevel>,
+    /// Whether kernels are run before anybody asks, so that nobody waits for their being compiled.
+    pub warm_up: bool,
     /// How many share it; `None` is one user, one request after the other.
     pub serving: Option<ServingLimits>,
 }
@@ -236,7 +239,8 @@ pub fn load(
     );
     let tile = Regime::token_tile(executor.caps()) as usize;
     let cost = CostModel::new(shape, Hardware::unmeasured(plan.total())).with_token_tile(tile);
-    let slo = options.slo;
+    let (slo, warm_up) = (options.slo, options.warm_up);
+    let has_adapter = executor.adapter_key().is_some();
     let factory = HostFactory {
         device: options.device,
         adapter_key: executor.adapter_key().map(str::to_owned),
@@ -261,6 +265,13 @@ pub fn load(
     bar.finish_and_clear();
     let mut core = EngineCore::new(runner?, HostClock::default(), &model, config)
         .context("the engine cannot be set up")?;
+    // The reference kernels are compiled with the program.
+    if warm_up && has_adapter {
+        let bar = report.bar("warming up", None);
+        let warmed_up = block_on(core.warm_up());
+        bar.finish_and_clear();
+        warmed_up.context("the first steps on the device failed")?;
+    }
     core.set_cost_model(cost, slo);
     Ok(LlmEngine::new(core, tokenizer).with_factory(factory, RetryPolicy::default()))
 }

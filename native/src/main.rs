@@ -245,6 +245,7 @@ fn engine_options(args: &EngineArgs) -> EngineOptions {
         max_model_len: args.max_model_len,
         memory_mib: args.memory,
         quantize: args.quantize,
+        warm_up: false,
         serving: None,
         compute_dtype: args.compute_dtype,
         kv_cache_dtype: args.kv_cache_dtype,

@@ -20,6 +20,7 @@ pub mod pooling;
 pub mod recovery;
 mod sampling_check;
 pub mod step_costs;
+mod warm_up;
 
 #[cfg(test)]
 mod core_tests;

@@ -143,6 +143,13 @@ impl Scheduler {
         self.metrics
     }
 
+    /// No request finds what others computed before, and the counts of the cache begin anew. What runs keeps its
+    /// blocks.
+    pub fn reset_prefix_cache(&mut self) {
+        self.kv.evict_all();
+        self.metrics = CacheMetrics::default();
+    }
+
     /// The limits.
     pub fn config(&self) -> &SchedulerConfig {
         &self.config

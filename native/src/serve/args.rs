@@ -46,6 +46,10 @@ pub struct ServeArgs {
     /// What it tells of requests.
     #[command(flatten)]
     pub telling: TellingArgs,
+    /// Do not run the kernels once before a model is asked: the first requests then wait for what of them the driver
+    /// compiles.
+    #[arg(long)]
+    pub no_warmup: bool,
     /// How requests share a model.
     #[command(flatten)]
     pub serving: ServingArgs,

@@ -215,7 +215,10 @@ fn offered(
         let context_length = options.context_length(&checkpoint.config);
         let store = known.store.clone();
         let verbose = known.report.is_verbose();
-        let options = options.clone();
+        let options = EngineOptions {
+            warm_up: !args.no_warmup,
+            ..options.clone()
+        };
         let roof = Arc::clone(&roof);
         offered.push(Offered {
             name: name.to_owned(),
