@@ -22,7 +22,7 @@ impl Continuation {
     /// with it and something is said, they are closed first.
     ///
     /// # Errors
-    /// The template's and the tokenizer's, and [`TextError::TemplateFailed`] where the last message is no answer made
+    /// The template's and the tokenizer's, and [`TextError::NoAnswerBegun`] where the last message is no answer made
     /// of text.
     pub fn of(
         template: &ChatTemplate,
@@ -30,10 +30,7 @@ impl Continuation {
         extra: &Map<String, Value>,
         tokenizer: &Tokenizer,
     ) -> Result<Self, TextError> {
-        let (before, thoughts, said) = last_answer(messages).ok_or_else(|| {
-            let said = "only an answer made of text can be continued, and the last message is none";
-            TextError::TemplateFailed(said.to_owned())
-        })?;
+        let (before, thoughts, said) = last_answer(messages).ok_or(TextError::NoAnswerBegun)?;
         let mut prompt = template.render_prompt(before, true, extra, tokenizer)?;
         let mut reasoning = Reasoning::of_prompt(template, &prompt.text);
         let style = ReasoningStyle::of_template(template);
