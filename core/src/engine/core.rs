@@ -21,7 +21,7 @@ use crate::sched::{
     ConfigError, KvGroupSpec, PreemptionCost, Request, RequestError, RequestUpdate, Scheduler,
     SchedulerConfig,
 };
-use crate::types::{FinishReason, RequestId, SamplingParams, StopReason, TokenId};
+use crate::types::{RequestId, SamplingParams, StopReason, TokenId};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -156,46 +156,6 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             }
         }
         Ok(first)
-    }
-
-    /// Ends a request at once: says so of each of its answers that is not over already.
-    pub fn abort(&mut self, id: RequestId) -> Vec<EngineOutput> {
-        let answers = self.answers_of(id).into_iter();
-        answers
-            .filter_map(|id| self.end(id, FinishReason::Abort))
-            .collect()
-    }
-
-    /// Ends one answer of a request at its stop string, without a word.
-    pub(super) fn stop(&mut self, request_id: RequestId, index: usize) {
-        let mut further = self.further_answers.iter();
-        let further = further.find(|(_, answer)| **answer == (request_id, index));
-        let id = further.map(|(id, _)| *id);
-        if let Some(id) = id.or((index == 0).then_some(request_id)) {
-            self.end(id, FinishReason::Stop);
-        }
-    }
-
-    fn end(&mut self, id: RequestId, reason: FinishReason) -> Option<EngineOutput> {
-        let request = self
-            .scheduler
-            .abort(id)
-            .or_else(|| self.paused.remove(&id))?;
-        if self.scheduler.num_unfinished_requests() == 0 {
-            // Whoever comes next would wait for them as if they had lasted until then.
-            self.give_up_steps_in_flight();
-        }
-        let update = RequestUpdate {
-            request_id: id,
-            token_id: None,
-            logprobs: None,
-            prompt_logprobs: Vec::new(),
-            pooled: None,
-            num_cached_tokens: request.num_cached_tokens(),
-            finished: Some(Ok(reason)),
-            stop_reason: None,
-        };
-        Some(self.record(update))
     }
 
     /// Whether a step has anything to compute or to say.
@@ -364,8 +324,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         let metrics = self.ledger.record(&update, self.clock.now());
         let (request_id, index) = *self.further_answers.get(&id).unwrap_or(&(id, 0));
         if update.finished.is_some() {
-            self.constraints.forget(id);
-            self.further_answers.remove(&id);
+            self.forget_answer(id);
         }
         EngineOutput {
             request_id,

@@ -38,6 +38,20 @@ impl Ledger {
         self.open.get(&id).map(|(times, _)| *times)
     }
 
+    /// A request failed with its step.
+    pub(super) fn fail(&mut self, id: RequestId, now: Duration) {
+        if let Some((times, shape)) = self.open.remove(&id) {
+            self.totals.record_finished(&times, &shape, now, None);
+        }
+    }
+
+    /// All that are not over failed.
+    pub(super) fn fail_all(&mut self, now: Duration) {
+        for (times, shape) in std::mem::take(&mut self.open).into_values() {
+            self.totals.record_finished(&times, &shape, now, None);
+        }
+    }
+
     /// A request has another id from now on.
     pub(super) fn rename(&mut self, old: RequestId, new: RequestId) {
         if let Some(entry) = self.open.remove(&old) {

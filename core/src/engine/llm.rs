@@ -12,7 +12,7 @@ use crate::runner::ExecuteModel;
 use crate::sample::grammar::Constraint;
 use crate::sched::RequestError;
 use crate::text::{RenderedPrompt, TextError, Tokenizer};
-use crate::types::{PoolingParams, RequestId, SamplingParams, TokenId};
+use crate::types::{FinishReason, PoolingParams, RequestId, SamplingParams, TokenId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -152,9 +152,20 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
 
     /// Ends a request at once, as [`EngineCore::abort`].
     pub fn abort(&mut self, id: RequestId) -> Vec<RequestOutput> {
-        let outputs = self.core.abort(id).into_iter();
+        self.end(id, FinishReason::Abort)
+    }
+
+    /// Ends a request at once for a reason.
+    pub(super) fn end(&mut self, id: RequestId, reason: FinishReason) -> Vec<RequestOutput> {
+        let outputs = self.core.end_all(id, reason).into_iter();
         let text = |output| self.processor.process(&self.tokenizer, output);
         outputs.map(text).collect()
+    }
+
+    /// Ends a request with the step that failed, without a word: it counts as an error.
+    pub(super) fn fail(&mut self, id: RequestId) {
+        self.core.fail(id);
+        self.processor.forget(id);
     }
 
     /// The engine below, for a driver.

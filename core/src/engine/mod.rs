@@ -7,6 +7,7 @@ mod awaited;
 pub mod completion;
 mod constraints;
 pub mod core;
+mod ending;
 mod forms;
 pub mod handle;
 mod in_flight;

@@ -85,6 +85,11 @@ impl OutputProcessor {
         self.streams.insert((id, index), stream);
     }
 
+    /// The answers of a request are of no more use.
+    pub(super) fn forget(&mut self, id: RequestId) {
+        self.streams.retain(|(of, _), _| *of != id);
+    }
+
     /// Adds its text to what a step brought. Where a stop string ends the answer, the output says
     /// [`FinishReason::Stop`](crate::types::FinishReason::Stop), whatever it said before: the engine must then give the answer up.
     pub fn process(&mut self, tokenizer: &Tokenizer, mut output: EngineOutput) -> RequestOutput {

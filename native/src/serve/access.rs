@@ -13,10 +13,16 @@ use super::api_error::ApiError;
 use super::app::App;
 use super::guarded_body::GuardedBody;
 use super::request_id::{self, RequestId};
+use super::request_record::RequestRecord;
 use super::request_span::RequestSpan;
 
 /// Answered also while the server ends: they say that it does.
 const WATCHED: [&str; 5] = ["/health", "/metrics", "/version", "/get_load", "/steps"];
+
+/// The status of who goes first, as nginx counts them.
+const GONE: u16 = 499;
+/// Most characters of what clients or engines say.
+const MOST_SHOWN: usize = 200;
 
 /// Written when a request is over, whatever ended it.
 struct Line {
@@ -27,12 +33,15 @@ struct Line {
     /// None where the client went before there was an answer.
     status: Option<u16>,
     began: Instant,
-    span: RequestSpan,
+    record: RequestRecord,
+    /// Where spans are wished for.
+    span: Option<RequestSpan>,
 }
 
 impl Drop for Line {
     fn drop(&mut self) {
         let Self {
+            app,
             id,
             method,
             path,
@@ -40,36 +49,62 @@ impl Drop for Line {
             ..
         } = self;
         let ms = self.began.elapsed().as_millis() as u64;
-        // As nginx counts clients that go.
-        let status = status.unwrap_or(499);
-        self.app.http_metrics.count(path, status);
-        self.span.answered(status);
+        let facts = self.record.facts();
+        let is_gone = status.is_none() || facts.is_under_way;
+        let status = status.unwrap_or(GONE);
+        // What ended it in place of its end, and the status that it has or would have had.
+        let (error, wanted) = match &facts.error {
+            Some(error) => (Some(error.word()), error.status.as_u16()),
+            None if is_gone => (Some("client_gone".into()), GONE),
+            None => (None, status),
+        };
+        app.http_metrics.count(path, status);
+        if wanted != status {
+            app.http_metrics.count_cut(path, wanted);
+        }
+        let error = error.as_deref();
+        // What a client did wrong it was told.
+        let fault = facts.error.as_ref().filter(|e| e.status.is_server_error());
+        let because = fault.map(|fault| shortened(&fault.message));
+        let because = because.as_deref();
+        if let (Some(span), Some(telemetry)) = (self.span.take(), &app.telemetry)
+            && facts.is_admitted
+        {
+            span.end(telemetry, id, &facts, status, error);
+        }
         let id = id.as_str();
-        tracing::info!(target: "access", %method, path = %path.escape_default(), status, ms, id);
+        tracing::info!(
+            target: "access", %method, path = %path.escape_default(), status, ms, id, error, because
+        );
     }
+}
+
+/// Of a long text its beginning.
+fn shortened(text: &str) -> String {
+    text.chars().take(MOST_SHOWN).collect()
 }
 
 /// Names a request, and notes it when it is over.
 pub async fn log(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let id = app.numbers.request_id(request.headers());
-    let path: String = request.uri().path().chars().take(200).collect();
+    let telemetry = app.telemetry.as_ref();
     let mut line = Line {
         id: id.clone(),
         method: request.method().clone(),
-        path,
+        path: shortened(request.uri().path()),
         status: None,
         began: Instant::now(),
-        span: RequestSpan::default(),
+        record: RequestRecord::default(),
+        span: telemetry.and_then(|telemetry| RequestSpan::begin(telemetry, &request)),
         app,
     };
     let header = id.header();
     request.extensions_mut().insert(id);
-    // It begins once the request is let in.
-    request.extensions_mut().insert(line.span.clone());
+    request.extensions_mut().insert(line.record.clone());
     let mut response = next.run(request).await;
     line.status = Some(response.status().as_u16());
     if let Some(error) = response.extensions().get::<ApiError>() {
-        line.span.ended(Some(error));
+        line.record.ended(Some(error));
     }
     response.headers_mut().insert(request_id::HEADER, header);
     response.map(|body| GuardedBody::wrap(body, line))

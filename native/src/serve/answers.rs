@@ -52,9 +52,11 @@ impl Answers {
         match (&mut self.only_calls, piece) {
             (Some(only_calls), Ok(gained)) => {
                 let told = only_calls.see(place, gained);
-                if only_calls.are_over(place) {
+                if only_calls.are_over(place)
+                    && let Some(stream) = self.streams[place].take()
+                {
                     // What it would go on to say is not wanted.
-                    self.streams[place] = None;
+                    stream.stop();
                 }
                 told.map(Ok)
             }

@@ -1,6 +1,8 @@
 //! An error as clients get it: a status, and a body in OpenAI's shape that names the field at fault. The answer
 //! carries the error itself too, for paths whose clients look for another shape.
 
+use std::borrow::Cow;
+
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -86,6 +88,14 @@ impl ApiError {
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
         self
+    }
+
+    /// What it is called in the log and in spans.
+    pub fn word(&self) -> Cow<'static, str> {
+        match self.code {
+            Some(code) => code.into(),
+            None => self.status.as_u16().to_string().into(),
+        }
     }
 
     /// The body.

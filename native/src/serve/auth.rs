@@ -16,7 +16,7 @@ use subtle::{Choice, ConstantTimeEq};
 
 use super::api_error::ApiError;
 use super::app::App;
-use super::request_span::RequestSpan;
+use super::request_record::RequestRecord;
 use crate::text_input::read_text;
 
 /// Where a key may stand.
@@ -102,7 +102,7 @@ impl ApiKeys {
 pub async fn admit(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let is_open = OPEN.contains(&request.uri().path()) || request.method() == Method::OPTIONS;
     if is_open || app.keys.admit(request.headers()) {
-        RequestSpan::of(&request).begin(app.telemetry.as_ref(), &request);
+        RequestRecord::of(&request).admit();
         return next.run(request).await;
     }
     let said = "there is no such API key, or none was given: send it as Authorization: Bearer KEY, \

@@ -18,7 +18,7 @@ use super::app::App;
 use super::generate::{answer_error, fault, lease};
 use super::lease::Lease;
 use super::request_body::RequestBody;
-use super::request_span::RequestSpan;
+use super::request_record::{AskedOf, RequestRecord};
 use super::whole;
 use crate::openai::Refusal;
 use crate::openai::embeddings::{AskedEmbeddings, body};
@@ -29,17 +29,17 @@ struct Texts {
     streams: Vec<RequestStream>,
     num_tokens: usize,
     as_base64: bool,
-    span: RequestSpan,
+    record: RequestRecord,
 }
 
 /// `/v1/embeddings`.
 pub async fn embed(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let deadline = Instant::now() + app.settings.request_timeout;
-    let span = RequestSpan::of(&request);
+    let record = RequestRecord::of(&request);
     let answered = async {
         let body = RequestBody::read(request, &app.settings, &app.body_room).await?;
         let (lease, body) = lease(&app, body).await?;
-        let texts = spawn_blocking(move || submit(lease, &body, span));
+        let texts = spawn_blocking(move || submit(lease, &body, record));
         gather(texts.await.map_err(|_| fault())??).await
     };
     match timeout_at(deadline, answered).await {
@@ -48,7 +48,7 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request) -> Result<Resp
     }
 }
 
-fn submit(lease: Lease, body: &RequestBody, span: RequestSpan) -> Result<Texts, ApiError> {
+fn submit(lease: Lease, body: &RequestBody, record: RequestRecord) -> Result<Texts, ApiError> {
     let loaded = lease.loaded();
     let params = loaded.pooling().params();
     let params = params.map_err(|e| ApiError::bad_request(e.to_string()).param("model"))?;
@@ -74,12 +74,19 @@ fn submit(lease: Lease, body: &RequestBody, span: RequestSpan) -> Result<Texts, 
         let stream = together.submit_pooling(Prompt::TokenIds(ids), asked.params.clone());
         streams.push(stream.map_err(|error| submit_error(&error, refusal))?);
     }
-    span.asked(lease.name(), "", num_tokens);
+    let of = AskedOf {
+        model: lease.name().to_owned(),
+        answer_id: String::new(),
+        num_prompt_tokens: num_tokens,
+        is_streamed: false,
+        sampling: None,
+    };
+    record.asked(of, streams.len());
     Ok(Texts {
         streams,
         num_tokens,
         as_base64: asked.as_base64,
-        span,
+        record,
         lease,
     })
 }
@@ -100,6 +107,7 @@ async fn gather(texts: Texts) -> Result<Response, ApiError> {
     let mut answers = Answers::new(texts.streams);
     while let Some((place, piece)) = answers.next().await {
         let output = piece.map_err(|e| stream_error(&e, refusal))?.output;
+        texts.record.gained(place, &output);
         match output.finished {
             Some(Err(error)) => return Err(answer_error(&error)),
             Some(Ok(FinishReason::Abort)) => return Err(ApiError::shutting_down()),
@@ -109,7 +117,7 @@ async fn gather(texts: Texts) -> Result<Response, ApiError> {
             vectors[place] = values;
         }
     }
-    texts.span.ended(None);
+    texts.record.ended(None);
     let name = texts.lease.name();
     let whole = body(name, &vectors, texts.num_tokens, texts.as_base64);
     Ok(whole::json(&whole))

@@ -21,7 +21,7 @@ use super::app::{App, now};
 use super::lease::Lease;
 use super::request_body::RequestBody;
 use super::request_id::RequestId;
-use super::request_span::RequestSpan;
+use super::request_record::{AskedOf, RequestRecord};
 use super::{chunks, stream, whole};
 use crate::openai::{Asked, Endpoint, Refusal};
 
@@ -60,8 +60,8 @@ pub struct Job {
     pub streams: Vec<RequestStream>,
     /// When its time is over.
     pub deadline: Instant,
-    /// What is told of it.
-    pub span: RequestSpan,
+    /// What is known of it.
+    pub record: RequestRecord,
 }
 
 /// `/v1/chat/completions`.
@@ -137,13 +137,14 @@ pub async fn begin(
     request: Request,
     deadline: Instant,
 ) -> Result<Job, ApiError> {
-    let span = RequestSpan::of(&request);
+    let record = RequestRecord::of(&request);
     let body = RequestBody::read(request, &app.settings, &app.body_room).await?;
     let (lease, body) = lease(app, body).await?;
     let id = format!("{}{}", protocol.prefix, id.as_str());
     let seed = app.numbers.next();
     // Reading templates, tokens and forms takes the processor.
-    let job = spawn_blocking(move || Job::submit(protocol, id, lease, body, seed, deadline, span));
+    let job =
+        spawn_blocking(move || Job::submit(protocol, id, lease, body, seed, deadline, record));
     job.await.map_err(|_| fault())?
 }
 
@@ -172,7 +173,7 @@ impl Job {
         body: RequestBody,
         seed: u64,
         deadline: Instant,
-        span: RequestSpan,
+        record: RequestRecord,
     ) -> Result<Self, ApiError> {
         let mut value = body.value()?;
         drop(body);
@@ -217,8 +218,14 @@ impl Job {
             streams.push(stream);
         }
         asked.prompts.clear();
-        span.asked(lease.name(), &id, prompts.iter().map(Vec::len).sum());
-        span.sampled(&asked.params);
+        let of = AskedOf {
+            model: lease.name().to_owned(),
+            answer_id: id.clone(),
+            num_prompt_tokens: prompts.iter().map(Vec::len).sum(),
+            is_streamed: asked.stream,
+            sampling: Some((&asked.params).into()),
+        };
+        record.asked(of, prompts.len());
         Ok(Self {
             id,
             created: now(),
@@ -228,7 +235,7 @@ impl Job {
             prompts,
             streams,
             deadline,
-            span,
+            record,
         })
     }
 }

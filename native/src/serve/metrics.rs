@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use twoclock_core::engine::metrics::{MetricFamily, MetricValue};
 
 use super::app::App;
+use super::http_metrics::HttpMetrics;
 
 /// `/metrics`.
 pub async fn metrics(State(app): State<Arc<App>>) -> Response {
@@ -18,8 +19,7 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Response {
         of_models.push((name, loaded.handle().metrics().await));
     }
     let mut text = engines(&of_models);
-    let served = app.http_metrics.counts();
-    server(&mut text, &served, app.shutdown.num_running());
+    server(&mut text, &app.http_metrics, app.shutdown.num_running());
     let kind = "text/plain; version=0.0.4; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
@@ -118,19 +118,27 @@ fn write_value(text: &mut String, name: &str, label: &str, value: &MetricValue) 
 }
 
 /// The server's own.
-fn server(text: &mut String, served: &BTreeMap<(&'static str, u16), u64>, running: usize) {
-    let name = "twoclock:http_requests_total";
-    head(
-        text,
-        name,
-        "Requests that are over, by path and status; 499 is a client that went first.",
-        "counter",
-    );
-    for ((path, status), count) in served {
-        let _ = writeln!(
-            text,
-            "{name}{{path=\"{path}\",status=\"{status}\"}} {count}"
-        );
+fn server(text: &mut String, counts: &HttpMetrics, running: usize) {
+    for (name, help, counts) in [
+        (
+            "twoclock:http_requests_total",
+            "Requests that are over, by path and status; 499 is a client that went first.",
+            counts.requests(),
+        ),
+        (
+            "twoclock:http_streams_cut_total",
+            "Of the requests with status 200 the streams that did not come to their end, by the status each would \
+             have had; 499 is a client that went first.",
+            counts.streams_cut(),
+        ),
+    ] {
+        head(text, name, help, "counter");
+        for ((path, status), count) in counts {
+            let _ = writeln!(
+                text,
+                "{name}{{path=\"{path}\",status=\"{status}\"}} {count}"
+            );
+        }
     }
     let name = "twoclock:http_requests_running";
     head(

@@ -28,6 +28,7 @@ pub mod openapi;
 pub mod page;
 pub mod request_body;
 pub mod request_id;
+pub mod request_record;
 pub mod request_span;
 pub mod responses;
 pub mod roof;

@@ -21,7 +21,7 @@ use super::answers::Answers;
 use super::api_error::{ApiError, stream_error};
 use super::generate::{Job, answer_error};
 use super::lease::Lease;
-use super::request_span::RequestSpan;
+use super::request_record::RequestRecord;
 use crate::openai::Asked;
 
 /// Tells an answer in a protocol's events, in their order.
@@ -70,7 +70,7 @@ struct Events<T> {
     answers: Option<Answers>,
     deadline: Pin<Box<Sleep>>,
     ready: VecDeque<Event>,
-    span: RequestSpan,
+    record: RequestRecord,
 }
 
 impl<T: Tell> Events<T> {
@@ -84,14 +84,14 @@ impl<T: Tell> Events<T> {
             teller,
             answers: Some(Answers::of_format(job.streams, n, &format)),
             deadline: Box::pin(sleep_until(job.deadline)),
-            span: job.span,
+            record: job.record,
         }
     }
 
     /// Ends the stream, for this reason if there is one.
     fn end(&mut self, error: Option<&ApiError>) {
         self.answers = None;
-        self.span.ended(error);
+        self.record.ended(error);
         let tokenizer = self.lease.loaded().handle().tokenizer();
         self.ready.extend(match error {
             Some(error) => self.teller.fail(error),
@@ -108,7 +108,7 @@ impl<T: Tell> Events<T> {
         if piece.output.finished == Some(Ok(FinishReason::Abort)) {
             return Err(ApiError::shutting_down());
         }
-        self.span.gained(&piece);
+        self.record.gained(place, &piece.output);
         let tokenizer = self.lease.loaded().handle().tokenizer();
         let told = self.teller.gained(place, piece, tokenizer);
         self.ready

@@ -6,13 +6,13 @@ use std::future::ready;
 use std::io::Read;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, bail};
 use axum::http::HeaderMap;
 use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::{SpanKind, Tracer, TracerProvider};
-use opentelemetry::{Key, KeyValue};
+use opentelemetry::{Context, Key, KeyValue};
 use opentelemetry_http::{Bytes, HeaderExtractor, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
@@ -72,11 +72,16 @@ impl Telemetry {
         })
     }
 
-    /// A span that begins now, in the trace that a request's headers name (`traceparent`), else in one of its own.
-    pub fn begin(&self, name: String, headers: &HeaderMap) -> Span {
-        let parent = self.propagator.extract(&HeaderExtractor(headers));
-        let builder = self.tracer.span_builder(name).with_kind(SpanKind::Server);
-        self.tracer.build_with_context(builder, &parent)
+    /// The trace that a request's headers name (`traceparent`), if they do.
+    pub fn parent(&self, headers: &HeaderMap) -> Context {
+        self.propagator.extract(&HeaderExtractor(headers))
+    }
+
+    /// A span that began then, in this trace, or one of its own.
+    pub fn begin(&self, name: String, parent: &Context, began: SystemTime) -> Span {
+        let builder = self.tracer.span_builder(name);
+        let builder = builder.with_kind(SpanKind::Server).with_start_time(began);
+        self.tracer.build_with_context(builder, parent)
     }
 
     /// Sends what is left, so long as that takes no longer than it may: blocks.

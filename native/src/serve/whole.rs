@@ -68,7 +68,7 @@ pub async fn gather(job: Job) -> Result<Gathered, ApiError> {
         prompts,
         streams,
         deadline: _,
-        span,
+        record,
     } = job;
     let n = asked.params.n;
     let mut choices: Vec<Choice> = Vec::new();
@@ -90,13 +90,13 @@ pub async fn gather(job: Job) -> Result<Gathered, ApiError> {
         if piece.output.finished == Some(Ok(FinishReason::Abort)) {
             return Err(ApiError::shutting_down());
         }
-        span.gained(&piece);
+        record.gained(place, &piece.output);
         let choice = &mut choices[place * n + piece.output.index];
         choice.text.push_str(&piece.text);
         let taken = choice.completion.take(piece.output);
         taken.map_err(|error| answer_error(&error))?;
     }
-    span.ended(None);
+    record.ended(None);
     let mut usage = Usage::default();
     for Choice { completion, .. } in &choices {
         usage.completion_tokens += completion.token_ids.len();

@@ -48,4 +48,12 @@ fn an_answer_that_may_call_once_ends_behind_its_call() {
     assert_eq!(names.collect::<Vec<_>>(), ["rain", "rain"]);
     assert!(tokens(events.last().unwrap()) * 3 < tokens(&many));
     client.wait_until_free();
+    // They count as what they are told to have ended by.
+    let metrics = client.get("/metrics").body;
+    for sample in [
+        "finished_reason=\"stop\"} 6\n",
+        "finished_reason=\"abort\"} 0\n",
+    ] {
+        assert!(metrics.contains(sample), "{sample} in {metrics}");
+    }
 }

@@ -9,6 +9,7 @@ mod answers;
 mod calls;
 mod doors;
 mod faults;
+mod log;
 mod manners;
 mod metrics;
 mod models;

@@ -256,3 +256,47 @@ fn an_engine_that_failed_is_made_anew() {
         client.wait_until_free();
     }
 }
+
+#[test]
+fn a_lost_device_and_a_fault_are_said() {
+    for (fault, status, code) in [
+        (Fault::Lost, 503, "device_lost"),
+        (Fault::Panic, 500, "engine_failed"),
+    ] {
+        let mut plan = Plan {
+            fault: Some((20, fault)),
+            ..Plan::default()
+        };
+        plan.model_limits.first_backoff = Duration::from_secs(30);
+        let scene = Scene::start(plan);
+        let client = scene.client;
+        client.ask(TEXT, &long(4));
+        let mut body = long(200);
+        body["stream"] = json!(true);
+        let mut stream = client.begin(TEXT, &body);
+        let whole = client.post(TEXT, &long(200));
+        assert_eq!(whole.status, status, "{whole:?}");
+        if status == 503 {
+            assert_eq!(whole.error()["code"], code);
+        }
+        read_until(&mut stream, "\"error\"");
+        wait(|| client.get("/health").status == 503);
+        assert_eq!(client.get("/health").json()["status"], "failed");
+        let next = client.post(TEXT, &long(1));
+        assert_eq!((next.status, &next.error()["code"]), (503, &json!(code)));
+        let backoff: u32 = next.header("retry-after").unwrap().parse().unwrap();
+        assert!((20..=30).contains(&backoff), "{backoff}");
+        assert_eq!(client.metric("twoclock:engine_up"), 0.0);
+        // The stream and the other had begun.
+        let cut = format!("http_streams_cut_total{{path=\"{TEXT}\",status=\"{status}\"}} 1\n");
+        wait(|| client.get("/metrics").body.contains(&cut));
+        let metrics = client.get("/metrics").body;
+        for sample in [
+            "finished_reason=\"error\"} 2\n",
+            "finished_reason=\"abort\"} 0\n",
+        ] {
+            assert!(metrics.contains(sample), "{sample} in {metrics}");
+        }
+        assert_eq!(client.get("/v1/models").status, 200);
+    }
+}

@@ -9,7 +9,7 @@ use crate::engine::llm::LlmEngine;
 use crate::engine::output_processor::RequestOutput;
 use crate::error::Error;
 use crate::runner::ExecuteModel;
-use crate::types::RequestId;
+use crate::types::{FinishReason, RequestId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Poll;
@@ -94,14 +94,16 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
                 self.engine.core_mut().resume(id);
             }
         }
-        for id in inbox.aborts {
+        for (id, reason) in inbox.ends {
             if let Some(&id) = self.names.get(&id) {
-                self.abort(id);
+                self.end(id, reason);
             }
         }
         if inbox.ending == Some(Ending::Stop) {
             let all: Vec<_> = self.live.keys().copied().collect();
-            all.into_iter().for_each(|id| self.abort(id));
+            for id in all {
+                self.end(id, FinishReason::Abort);
+            }
         }
         if inbox.wants_metrics {
             self.tell_metrics();
@@ -164,8 +166,8 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
         }
     }
 
-    fn abort(&mut self, id: RequestId) {
-        let outputs = self.engine.abort(id);
+    fn end(&mut self, id: RequestId, reason: FinishReason) {
+        let outputs = self.engine.end(id, reason);
         self.deliver(outputs);
     }
 
@@ -207,7 +209,7 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
         }
         for id in took_part {
             self.live[&id].outbox.fail(error.clone());
-            self.engine.abort(id);
+            self.engine.fail(id);
             self.forget(id);
         }
     }
@@ -233,6 +235,7 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
 
     /// Ends every stream that is not over.
     fn close(&mut self, result: Result<(), StreamError>) {
+        self.engine.core_mut().fail_all();
         self.tell_metrics();
         let error = result.clone().err().unwrap_or(StreamError::Gone);
         for submission in self.mailbox.close(result) {

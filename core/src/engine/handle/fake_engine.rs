@@ -4,6 +4,7 @@
 use super::{EngineDriver, EngineHandle, HandleOptions, RequestStream, StreamError, Turn};
 use crate::clock::ManualClock;
 use crate::config::{ModelConfig, TokenKind, Vocabulary};
+use crate::engine::metrics::MetricValue;
 use crate::engine::paged_hash::model;
 use crate::engine::{EngineCore, LlmEngine, Prompt, RequestOutput, RetryPolicy, RunnerFactory};
 use crate::error::{Error, ExecutorError, Result};
@@ -270,6 +271,19 @@ pub(super) fn plain() -> Vec<Answer> {
         finished: a.completion.finish_reason,
     });
     answers.collect()
+}
+
+/// Answers that ended: by a stop, at their length, given up, failed.
+pub(super) fn ends(driver: &Driver) -> Vec<u64> {
+    let core = driver.engine().core();
+    let families = core.metrics().families(&core.gauges());
+    let found = families.iter().find(|f| f.name == "vllm:request_success");
+    let MetricValue::LabelledCounter(_, reasons) = &found.unwrap().value else {
+        panic!("no counts by reason");
+    };
+    let order = ["stop", "length", "abort", "error"];
+    assert!(reasons.iter().map(|(reason, _)| *reason).eq(order));
+    reasons.iter().map(|(_, count)| *count).collect()
 }
 
 pub(super) fn free_blocks(driver: &Driver) -> usize {

@@ -107,6 +107,7 @@ fn without_another_device_every_stream_says_so() {
             assert!(last.to_string().contains("5 attempts"), "{last}");
             assert!(read(stream).is_none());
         }
+        assert_eq!(ends(&driver), [0, 0, 0, 6]);
         assert_eq!(handle.health(), Health::Failed);
         let (prompt, params) = request(0);
         let refused = handle.submit(prompt, params).unwrap_err();
@@ -136,6 +137,7 @@ fn a_step_that_fails_ends_those_that_took_part() {
     let answers = use_up(&mut driver, &mut streams[4..]);
     assert_eq!(answers, expected[4..]);
     assert_eq!(handle.health(), Health::Ready);
+    assert_eq!(ends(&driver), [0, 2, 0, 4]);
     // Those that come later are answered as if nothing had been.
     let mut later: Vec<_> = (0..6).map(|index| submit(&handle, index)).collect();
     assert_eq!(use_up(&mut driver, &mut later), expected);
@@ -155,6 +157,7 @@ fn a_panic_and_a_dropped_driver_leave_nobody_waiting() {
         let last = read(stream).unwrap().pop().unwrap().unwrap_err();
         assert!(matches!(last, StreamError::Panicked(_)), "{last}");
     }
+    assert_eq!(ends(&driver), [0, 0, 0, 6]);
     assert_eq!(handle.health(), Health::Failed);
 
     let (driver, handle) = engine(&SharedFate::default());

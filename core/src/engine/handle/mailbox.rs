@@ -7,8 +7,8 @@ use super::{HandleOptions, SubmitError};
 use crate::engine::metrics::MetricFamily;
 use crate::engine::step_costs::StepCosts;
 use crate::sample::grammar::Constraint;
-use crate::types::{PoolingParams, RequestId, SamplingParams, TokenId};
-use std::collections::{BTreeSet, VecDeque};
+use crate::types::{FinishReason, PoolingParams, RequestId, SamplingParams, TokenId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -80,7 +80,8 @@ impl Wish {
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     pub(super) submissions: VecDeque<Submission>,
-    pub(super) aborts: BTreeSet<RequestId>,
+    /// Requests that are to end at once, and as what.
+    pub(super) ends: BTreeMap<RequestId, FinishReason>,
     /// Streams that were full and were read.
     pub(super) reads: BTreeSet<RequestId>,
     /// Somebody asked what the engine counts.
@@ -187,10 +188,11 @@ impl Mailbox {
         })
     }
 
-    pub(super) fn abort(&self, id: RequestId) {
+    /// A request is to end at once; the first reason stays.
+    pub(super) fn end_request(&self, id: RequestId, reason: FinishReason) {
         self.tell(|state| {
             if id.0 < state.next_id && state.closed.is_none() {
-                state.inbox.aborts.insert(id);
+                state.inbox.ends.entry(id).or_insert(reason);
             }
         });
     }
@@ -242,12 +244,12 @@ impl Mailbox {
         let mut state = self.lock();
         let Inbox {
             submissions,
-            aborts,
+            ends,
             reads,
             wants_metrics,
             ending,
         } = &state.inbox;
-        let none = submissions.is_empty() && aborts.is_empty() && reads.is_empty();
+        let none = submissions.is_empty() && ends.is_empty() && reads.is_empty();
         if none && !wants_metrics && *ending == state.taken {
             state.driver = Some(cx.waker().clone());
             return Poll::Pending;

@@ -34,7 +34,7 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::runner::ExecuteModel;
 use crate::text::Tokenizer;
-use crate::types::{PoolingParams, RequestId, SamplingParams, TokenId};
+use crate::types::{FinishReason, PoolingParams, RequestId, SamplingParams, TokenId};
 use mailbox::{Ending, Mailbox, Wish};
 use std::sync::Arc;
 use thiserror::Error;
@@ -164,9 +164,9 @@ impl EngineHandle {
     }
 
     /// Ends a request before the next step; its stream says so with
-    /// [`FinishReason::Abort`](crate::types::FinishReason::Abort). Nothing happens if it is over.
+    /// [`FinishReason::Abort`]. Nothing happens if it is over.
     pub fn abort(&self, id: RequestId) {
-        self.mailbox.abort(id);
+        self.mailbox.end_request(id, FinishReason::Abort);
     }
 
     /// Takes no more requests and ends when those it has are answered.

@@ -5,7 +5,7 @@ use super::mailbox::Mailbox;
 use crate::engine::output::EngineOutput;
 use crate::engine::output_processor::RequestOutput;
 use crate::error::Error;
-use crate::types::RequestId;
+use crate::types::{FinishReason, RequestId};
 use futures_core::Stream;
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -172,6 +172,13 @@ impl RequestStream {
         self.id
     }
 
+    /// Ends its request where it is, as if the model had ended it: what is not drawn yet is not wanted.
+    pub fn stop(self) {
+        if !self.outbox.is_over() {
+            self.mailbox.end_request(self.id, FinishReason::Stop);
+        }
+    }
+
     /// The next piece; `None` when there is no more.
     pub async fn next(&mut self) -> Option<Result<RequestOutput, StreamError>> {
         std::future::poll_fn(|cx| self.poll_piece(cx)).await
@@ -211,7 +218,7 @@ impl Stream for RequestStream {
 impl Drop for RequestStream {
     fn drop(&mut self) {
         if !self.outbox.is_over() {
-            self.mailbox.abort(self.id);
+            self.mailbox.end_request(self.id, FinishReason::Abort);
         }
     }
 }

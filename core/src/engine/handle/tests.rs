@@ -261,20 +261,24 @@ fn a_late_reader_is_told_the_stop_string() {
 
 #[test]
 fn a_paused_request_can_be_given_up() {
-    for drops in [true, false] {
+    for (way, expected) in [[0, 0, 1, 0], [0, 0, 1, 0], [1, 0, 0, 0]]
+        .iter()
+        .enumerate()
+    {
         let (mut driver, handle) = engine(&SharedFate::default());
         let mut stream = submit(&handle, 3);
         while block_on(driver.turn()) == Turn::Stepped {}
         let kept = read(&mut stream).unwrap();
         assert_eq!(kept.len(), 1);
         while block_on(driver.turn()) == Turn::Stepped {}
-        if drops {
-            drop(stream);
-        } else {
-            handle.abort(stream.id());
+        match way {
+            0 => drop(stream),
+            1 => handle.abort(stream.id()),
+            _ => stream.stop(),
         }
         assert_eq!(block_on(driver.turn()), Turn::Idle);
         assert_eq!(handle.load().num_requests, 0);
+        assert_eq!(ends(&driver), expected);
     }
 }
 

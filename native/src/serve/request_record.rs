@@ -1,0 +1,153 @@
+//! What is known of a request: what was asked, what it took, how it ended. All who answer it add to it. Never what
+//! was said. Knows neither the log nor a collector of spans.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::extract::Request;
+use twoclock_core::engine::EngineOutput;
+use twoclock_core::types::{FinishReason, SamplingParams};
+
+use super::api_error::ApiError;
+
+/// What is known of one request, for all who answer it.
+#[derive(Clone, Debug)]
+pub struct RequestRecord(Arc<Mutex<Facts>>);
+
+/// What was asked of an engine.
+#[derive(Debug)]
+pub struct AskedOf {
+    /// The model.
+    pub model: String,
+    /// The answer's name; empty where it has none.
+    pub answer_id: String,
+    /// Tokens of all prompts.
+    pub num_prompt_tokens: usize,
+    /// Whether the answer comes piece by piece.
+    pub is_streamed: bool,
+    /// How answers are drawn, where they are.
+    pub sampling: Option<Sampling>,
+}
+
+/// How answers are drawn, as far as it is told.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampling {
+    /// Most tokens of an answer.
+    pub max_tokens: usize,
+    /// As asked for, or recommended.
+    pub temperature: f32,
+    /// As asked for, or recommended.
+    pub top_p: f32,
+    /// Answers to each prompt.
+    pub n: usize,
+}
+
+impl From<&SamplingParams> for Sampling {
+    fn from(params: &SamplingParams) -> Self {
+        Self {
+            max_tokens: params.max_tokens,
+            temperature: params.temperature,
+            top_p: params.top_p,
+            n: params.n,
+        }
+    }
+}
+
+/// What is known so far.
+#[derive(Debug)]
+pub struct Facts {
+    began: Instant,
+    /// Its host and key are right.
+    pub is_admitted: bool,
+    /// What was asked, once an engine has it.
+    pub asked: Option<AskedOf>,
+    /// An engine has it, and its answer is not whole.
+    pub is_under_way: bool,
+    /// Of each prompt that has begun, tokens that an earlier request had computed.
+    cached: Vec<usize>,
+    /// Tokens that were drawn.
+    pub num_output_tokens: usize,
+    /// How long the first answer to begin waited for its first step.
+    pub queue: Option<Duration>,
+    /// From the request's head to the first token of any answer.
+    pub ttft: Option<Duration>,
+    /// Why each answer ended that did.
+    pub reasons: Vec<FinishReason>,
+    /// What ended it in place of its end.
+    pub error: Option<ApiError>,
+}
+
+impl Default for RequestRecord {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Facts {
+            began: Instant::now(),
+            is_admitted: false,
+            asked: None,
+            is_under_way: false,
+            cached: Vec::new(),
+            num_output_tokens: 0,
+            queue: None,
+            ttft: None,
+            reasons: Vec::new(),
+            error: None,
+        })))
+    }
+}
+
+impl RequestRecord {
+    /// That of a request on its way.
+    pub fn of(request: &Request) -> Self {
+        let record = request.extensions().get::<Self>();
+        record.cloned().unwrap_or_default()
+    }
+
+    /// What is known so far.
+    pub fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It is let in.
+    pub fn admit(&self) {
+        self.facts().is_admitted = true;
+    }
+
+    /// An engine has so many prompts of it.
+    pub fn asked(&self, asked: AskedOf, num_prompts: usize) {
+        let mut facts = self.facts();
+        facts.asked = Some(asked);
+        facts.is_under_way = true;
+        facts.cached = vec![0; num_prompts];
+    }
+
+    /// What an answer to the prompt at this place gained.
+    pub fn gained(&self, prompt: usize, output: &EngineOutput) {
+        let mut facts = self.facts();
+        if facts.queue.is_none() {
+            facts.queue = output.metrics.queue();
+        }
+        if facts.ttft.is_none() && output.embedding.is_none() {
+            facts.ttft = Some(facts.began.elapsed());
+        }
+        if let Some(cached) = facts.cached.get_mut(prompt) {
+            *cached = output.num_cached_tokens;
+        }
+        facts.num_output_tokens += output.token_ids.len();
+        if let Some(Ok(reason)) = &output.finished {
+            facts.reasons.push(*reason);
+        }
+    }
+
+    /// All is answered, or nothing more, for this reason.
+    pub fn ended(&self, error: Option<&ApiError>) {
+        let mut facts = self.facts();
+        facts.is_under_way = false;
+        facts.error = error.cloned();
+    }
+}
+
+impl Facts {
+    /// Tokens of all prompts that earlier requests had computed.
+    pub fn num_cached_tokens(&self) -> usize {
+        self.cached.iter().sum()
+    }
+}
