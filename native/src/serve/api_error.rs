@@ -63,9 +63,19 @@ impl ApiError {
         .retry_after(5)
     }
 
+    /// The server ends, and with it an answer that is not whole.
+    pub fn cut_short() -> Self {
+        Self {
+            message: "the server is shutting down, and this answer was not whole in the time that leaves it \
+                      (--drain-timeout)"
+                .to_owned(),
+            ..Self::shutting_down()
+        }
+    }
+
     /// The request had its time.
     pub fn timed_out() -> Self {
-        let said = "the request was not answered in the time it has (--request-timeout)";
+        let said = "the time that a request has is over, and the answer is not whole (--request-timeout)";
         Self::new(StatusCode::GATEWAY_TIMEOUT, said).code("request_timeout")
     }
 
@@ -133,7 +143,7 @@ impl From<&StreamError> for ApiError {
             StreamError::StepFailed(_) => Self::internal(said),
             StreamError::DeviceLost(_) => Self::unavailable("device_lost", said),
             StreamError::Panicked(_) => Self::internal("the engine stopped at a fault of its own"),
-            StreamError::Gone => Self::shutting_down(),
+            StreamError::Gone => Self::cut_short(),
         }
     }
 }

@@ -110,7 +110,7 @@ async fn gather(texts: Texts) -> Result<Response, ApiError> {
         texts.record.gained(place, &output);
         match output.finished {
             Some(Err(error)) => return Err(answer_error(&error)),
-            Some(Ok(FinishReason::Abort)) => return Err(ApiError::shutting_down()),
+            Some(Ok(FinishReason::Abort)) => return Err(ApiError::cut_short()),
             _ => {}
         }
         if let Some(values) = output.embedding {

@@ -106,7 +106,7 @@ impl<T: Tell> Events<T> {
     ) -> Result<(), ApiError> {
         let piece = piece.map_err(|e| stream_error(&e, |error| self.asked.refusal(error)))?;
         if piece.output.finished == Some(Ok(FinishReason::Abort)) {
-            return Err(ApiError::shutting_down());
+            return Err(ApiError::cut_short());
         }
         self.record.gained(place, &piece.output);
         let tokenizer = self.lease.loaded().handle().tokenizer();

@@ -88,7 +88,7 @@ pub async fn gather(job: Job) -> Result<Gathered, ApiError> {
     while let Some((place, piece)) = answers.next().await {
         let piece = piece.map_err(|e| stream_error(&e, |error| asked.refusal(error)))?;
         if piece.output.finished == Some(Ok(FinishReason::Abort)) {
-            return Err(ApiError::shutting_down());
+            return Err(ApiError::cut_short());
         }
         record.gained(place, &piece.output);
         let choice = &mut choices[place * n + piece.output.index];

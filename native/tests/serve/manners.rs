@@ -125,8 +125,10 @@ fn requests_are_bounded() {
     );
     let pieces = client.post(TEXT, &streamed(50));
     assert!(pieces.body.contains(": ping"), "{}", pieces.body);
-    let last = pieces.events().pop().unwrap();
-    assert_eq!(last["error"]["code"], "request_timeout", "{last}");
+    let last = pieces.events().pop().unwrap()["error"].clone();
+    assert_eq!(last["code"], "request_timeout", "{last}");
+    let said = last["message"].as_str().unwrap();
+    assert!(said.contains("time that a request has is over"), "{said}");
     client.wait_until_free();
     assert_eq!(client.get("/health").status, 200);
 }
@@ -224,13 +226,18 @@ fn what_does_not_end_is_stopped() {
         if second {
             scene.shutdown.advance(Phase::Stopped);
         }
-        read_until(&mut stream, "\"shutting_down\"");
+        // Not what a request gets that is not taken.
+        read_until(
+            &mut stream,
+            "(--drain-timeout)\",\"type\":\"server_error\",\"param\":null,\"code\":\"shutting_down\"",
+        );
         read_until(&mut stream, "[DONE]");
         let whole = whole.join().unwrap();
         assert_eq!(
             (whole.status, whole.error()["code"].as_str()),
             (503, Some("shutting_down"))
         );
+        assert!(whole.body.contains("this answer was not whole"), "{whole:?}");
         scene.end();
     }
 }
