@@ -28,6 +28,7 @@ use twoclock::eval;
 use twoclock::flags;
 use twoclock::inspect;
 use twoclock::interrupt;
+use twoclock::logs;
 use twoclock::models::Models;
 use twoclock::output::{self, OutputError};
 use twoclock::render;
@@ -56,8 +57,11 @@ fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    logs(&cli);
-    match run(&cli) {
+    let server = match &cli.command {
+        Command::Serve(args) => Some(args.telling.log_format),
+        _ => None,
+    };
+    match logs::start(cli.verbose, server).and_then(|()| run(&cli)) {
         Ok(()) if interrupt::was_heeded() => ExitCode::from(interrupt::STATUS),
         Ok(()) => ExitCode::SUCCESS,
         Err(e) if matches!(e.downcast_ref(), Some(OutputError::Closed)) => ExitCode::SUCCESS,
@@ -65,27 +69,6 @@ fn main() -> ExitCode {
             output::note(&format!("twoclock: {}", flags::sentence(&e)));
             ExitCode::FAILURE
         }
-    }
-}
-
-/// What is logged goes to standard error: warnings, with `--verbose` more. A server also says who asked
-/// what, and when.
-fn logs(cli: &Cli) {
-    let is_server = matches!(cli.command, Command::Serve(_));
-    let level = match (cli.verbose, is_server) {
-        (true, _) => tracing::Level::DEBUG,
-        (false, true) => tracing::Level::INFO,
-        (false, false) => tracing::Level::WARN,
-    };
-    let logs = tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(std::io::stderr)
-        // Where the log cannot be written (its reader has gone, its disk is full), work goes on without it.
-        .log_internal_errors(false)
-        .with_ansi(false);
-    match is_server {
-        true => logs.init(),
-        false => logs.without_time().init(),
     }
 }
 

@@ -2,10 +2,10 @@
 //! still takes it.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, Method, header};
+use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -28,7 +28,7 @@ const MOST_SHOWN: usize = 200;
 struct Line {
     app: Arc<App>,
     id: RequestId,
-    method: Method,
+    method: String,
     path: String,
     /// None where the client went before there was an answer.
     status: Option<u16>,
@@ -48,7 +48,7 @@ impl Drop for Line {
             status,
             ..
         } = self;
-        let ms = self.began.elapsed().as_millis() as u64;
+        let ms = milliseconds(self.began.elapsed());
         let facts = self.record.facts();
         let is_gone = status.is_none() || facts.is_under_way;
         let status = status.unwrap_or(GONE);
@@ -73,10 +73,36 @@ impl Drop for Line {
             span.end(telemetry, id, &facts, status, error);
         }
         let id = id.as_str();
-        tracing::info!(
-            target: "access", %method, path = %path.escape_default(), status, ms, id, error, because
-        );
+        let path_shown = path.escape_default();
+        let asked = facts.asked.as_ref();
+        let model = asked.map(|asked| shortened(&asked.model));
+        let model = model.as_deref();
+        let streamed = asked.map(|asked| asked.is_streamed);
+        let prompt_tokens = asked.map(|asked| asked.num_prompt_tokens);
+        let cached_tokens = asked.map(|_| facts.num_cached_tokens());
+        let output_tokens = asked.map(|_| facts.num_output_tokens);
+        let queue_ms = facts.queue.map(milliseconds);
+        let ttft_ms = facts.ttft.map(milliseconds);
+        let reason = facts.finish_reason();
+        let finish_reason = (!reason.is_empty()).then_some(&*reason);
+        macro_rules! line {
+            ($level:ident) => {
+                tracing::$level!(
+                    target: "access", %method, path = %path_shown, status, ms, id, model, streamed, prompt_tokens,
+                    cached_tokens, output_tokens, queue_ms, ttft_ms, finish_reason, error, because
+                )
+            };
+        }
+        // What watches the server asks again and again.
+        match WATCHED.contains(&&**path) && status < 400 {
+            true => line!(debug),
+            false => line!(info),
+        }
     }
+}
+
+fn milliseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Of a long text its beginning.
@@ -90,7 +116,7 @@ pub async fn log(State(app): State<Arc<App>>, mut request: Request, next: Next) 
     let telemetry = app.telemetry.as_ref();
     let mut line = Line {
         id: id.clone(),
-        method: request.method().clone(),
+        method: shortened(request.method().as_str()),
         path: shortened(request.uri().path()),
         status: None,
         began: Instant::now(),

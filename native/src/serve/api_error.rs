@@ -75,7 +75,8 @@ impl ApiError {
 
     /// The request had its time.
     pub fn timed_out() -> Self {
-        let said = "the time that a request has is over, and the answer is not whole (--request-timeout)";
+        let said =
+            "the time that a request has is over, and the answer is not whole (--request-timeout)";
         Self::new(StatusCode::GATEWAY_TIMEOUT, said).code("request_timeout")
     }
 

@@ -7,6 +7,7 @@ use clap::Args;
 
 use crate::batch::args::ServingArgs;
 use crate::engine_args::EngineArgs;
+use crate::logs::LogFormat;
 use crate::slo_args::positive;
 
 /// Shown below the arguments.
@@ -43,7 +44,7 @@ pub struct ServeArgs {
     /// What clients may take.
     #[command(flatten)]
     pub limits: LimitArgs,
-    /// What it tells of requests.
+    /// What it tells.
     #[command(flatten)]
     pub telling: TellingArgs,
     /// Do not run the kernels once before a model is asked: the first requests then wait for what of them the driver
@@ -124,15 +125,19 @@ pub struct LimitArgs {
     pub max_loaded_models: u32,
 }
 
-/// What the server tells of requests.
+/// What the server tells.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "What it tells of requests")]
+#[command(next_help_heading = "What it tells")]
 pub struct TellingArgs {
     /// Send a span for each request for an answer or embeddings to the OpenTelemetry collector at this address, such as
     /// `http://localhost:4318`, by OTLP over HTTP. `traceparent` of a request is heeded, and OTEL_* variables
     /// give names, headers and sampling. Prompts and answers are not in it.
     #[arg(long, value_name = "URL")]
     pub otlp_endpoint: Option<String>,
+    /// How the log on standard error looks: lines for people, or a JSON object a line. `RUST_LOG` says which lines
+    /// there are (info by default, `-v` is debug), such as `warn` or `info,access=off`.
+    #[arg(long, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
+    pub log_format: LogFormat,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -66,6 +66,7 @@ use twoclock_shaders::executor::Executor as _;
 use crate::engine::{self, EngineOptions, HostEngine};
 use crate::engine_thread::EngineThread;
 use crate::host_time;
+use crate::logs::LogFormat;
 use crate::models::Models as Known;
 use crate::output;
 use crate::report::Reporter;
@@ -159,16 +160,21 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         tokio::spawn(async move { heed(&mut signals, &shutdown).await });
         // What is wrong with a lone model is said before anybody is heard.
         if !load_alone(server.app()).await? {
-            output::note("told to end while the model was loading");
+            tracing::info!("told to end while the model was loading");
             return Ok(());
         }
         if server.app().keys.is_open() && !at.ip().is_loopback() {
-            output::note(&format!(
-                "warning: no key is asked for, and everybody who reaches {at} is served: give --api-key-file or \
+            tracing::warn!(
+                "no key is asked for, and everybody who reaches {at} is served: give --api-key-file or \
                  TWOCLOCK_API_KEY, or leave --host at 127.0.0.1"
-            ));
+            );
         }
-        output::note(&format!("listening at http://{at}"));
+        let listening = format!("listening at http://{at}");
+        match args.telling.log_format {
+            // For scripts too, whatever is logged.
+            LogFormat::Text => output::note(&listening),
+            LogFormat::Json => tracing::info!("{listening}"),
+        }
         server.run().await;
         Ok(())
     });

@@ -125,10 +125,16 @@ impl RequestRecord {
         if facts.queue.is_none() {
             facts.queue = output.metrics.queue();
         }
-        if facts.ttft.is_none() && output.embedding.is_none() {
+        // The first token may end it, and is then no part of it.
+        let has_ended = output.finished == Some(Ok(FinishReason::Stop));
+        let has_token = !output.token_ids.is_empty() || has_ended && output.embedding.is_none();
+        if facts.ttft.is_none() && has_token {
             facts.ttft = Some(facts.began.elapsed());
         }
-        if let Some(cached) = facts.cached.get_mut(prompt) {
+        // Further answers to a prompt find what the first one computed.
+        if output.index == 0
+            && let Some(cached) = facts.cached.get_mut(prompt)
+        {
             *cached = output.num_cached_tokens;
         }
         facts.num_output_tokens += output.token_ids.len();
@@ -146,6 +152,17 @@ impl RequestRecord {
 }
 
 impl Facts {
+    /// Why its answers ended, each reason once.
+    pub fn finish_reason(&self) -> String {
+        let mut words: Vec<&str> = Vec::new();
+        for word in self.reasons.iter().map(|reason| reason.as_str()) {
+            if !words.contains(&word) {
+                words.push(word);
+            }
+        }
+        words.join(",")
+    }
+
     /// Tokens of all prompts that earlier requests had computed.
     pub fn num_cached_tokens(&self) -> usize {
         self.cached.iter().sum()

@@ -82,3 +82,123 @@ fn a_stream_that_was_cut_is_told_and_counted() {
         "{bad}"
     );
 }
+
+#[test]
+fn a_line_says_what_an_answer_took_and_not_what_was_said() {
+    let secret = "the cat";
+    let arguments = ["--log-format", "json"];
+    let server = Program::start_after(
+        "export TWOCLOCK_API_KEY=a-key RUST_LOG=debug,hyper=off",
+        &arguments,
+    );
+    let client = server.client.with_key("a-key");
+    let key = "Authorization: Bearer a-key\r\n";
+    let send = |path: &str, id: &str, body: &Value| {
+        let headers = format!("{}{key}x-request-id: {id}\r\n", crate::scene::JSON);
+        client.send("POST", path, &headers, &body.to_string())
+    };
+    let body = json!({"prompt": [1, 2, 3], "max_tokens": 40, "ignore_eos": true});
+    send(TEXT, "first", &body);
+    let mut again = body.clone();
+    again["prompt"] = json!([vec![7; 70], vec![7; 70]]);
+    send(TEXT, "pages", &again);
+    again["stream"] = json!(true);
+    again["n"] = json!(2);
+    send(TEXT, "again", &again);
+    send("/v1/embeddings", "vector", &json!({"input": secret}));
+    send(
+        CHAT,
+        "said",
+        &chat(json!({"messages": [{"role": "user", "content": secret}]})),
+    );
+    let odd = "GET /a%0Ab\u{1b}[2J\"x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+    client.raw(format!("{odd}{key}\r\n").as_bytes());
+    assert_eq!(client.get("/health").status, 200);
+    server.terminate();
+    let (_, log) = server.end();
+    let lines: Vec<Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+        .collect();
+    let of = |id: &str| {
+        let found = lines.iter().find(|line| line["id"] == id);
+        found.unwrap_or_else(|| panic!("{id} in {log}"))
+    };
+    let first = of("first");
+    for (field, value) in [
+        ("target", json!("access")),
+        ("level", json!("INFO")),
+        ("method", json!("POST")),
+        ("path", json!(TEXT)),
+        ("status", json!(200)),
+        ("model", json!("tiny")),
+        ("streamed", json!(false)),
+        ("prompt_tokens", json!(3)),
+        ("cached_tokens", json!(0)),
+        ("output_tokens", json!(40)),
+        ("finish_reason", json!("length")),
+        ("error", Value::Null),
+    ] {
+        assert_eq!(first[field], value, "{field} of {first}");
+    }
+    let (queue, ttft, ms) = (&first["queue_ms"], &first["ttft_ms"], &first["ms"]);
+    assert!(
+        queue.as_u64() <= ttft.as_u64() && ttft.as_u64() <= ms.as_u64(),
+        "{first}"
+    );
+    assert!(ttft.is_u64() && queue.is_u64(), "{first}");
+    let again = of("again");
+    // Two whole pages of each prompt.
+    assert_eq!(again["cached_tokens"], 128, "{again}");
+    assert_eq!(
+        (&again["prompt_tokens"], &again["output_tokens"]),
+        (&json!(140), &json!(160))
+    );
+    assert_eq!(
+        (&again["streamed"], &again["finish_reason"]),
+        (&json!(true), &json!("length"))
+    );
+    let vector = of("vector");
+    assert_eq!(
+        (&vector["output_tokens"], &vector["ttft_ms"]),
+        (&json!(0), &Value::Null)
+    );
+    assert!(
+        vector["queue_ms"].is_u64() && vector["finish_reason"] == "stop",
+        "{vector}"
+    );
+    let health = lines.iter().find(|line| line["path"] == "/health").unwrap();
+    assert_eq!(
+        (&health["level"], &health["model"]),
+        (&json!("DEBUG"), &Value::Null)
+    );
+    for hidden in [secret, "a-key", "\u{1b}"] {
+        assert!(!log.contains(hidden), "{hidden:?} in {log}");
+    }
+}
+
+#[test]
+fn which_lines_there_are_is_the_operators_choice() {
+    let log = |environment: &str, argument: &[&str]| {
+        let server = Program::start_after(environment, argument);
+        server.client.get("/health");
+        server.client.get("/v1/models");
+        server.terminate();
+        server.end().1
+    };
+    let plain = log(":", &[]);
+    assert!(
+        !plain.contains("path=/health") && plain.contains("path=/v1/models"),
+        "{plain}"
+    );
+    let verbose = log(":", &["-v"]);
+    assert!(
+        verbose.contains("DEBUG access: method=GET path=/health"),
+        "{verbose}"
+    );
+    let quiet = log("export RUST_LOG=info,access=off", &[]);
+    assert!(
+        !quiet.contains("path=") && quiet.contains("loaded"),
+        "{quiet}"
+    );
+}

@@ -237,7 +237,10 @@ fn what_does_not_end_is_stopped() {
             (whole.status, whole.error()["code"].as_str()),
             (503, Some("shutting_down"))
         );
-        assert!(whole.body.contains("this answer was not whole"), "{whole:?}");
+        assert!(
+            whole.body.contains("this answer was not whole"),
+            "{whole:?}"
+        );
         scene.end();
     }
 }

@@ -69,8 +69,10 @@ impl Program {
             let before = said.len();
             let length = log.read_line(&mut said).unwrap();
             assert!(length > 0, "it did not begin to listen: {said}");
-            if let Some(address) = said[before..].trim().strip_prefix("listening at http://") {
-                break address.parse().unwrap();
+            if let Some((_, address)) = said[before..].split_once("listening at http://") {
+                let is_of_it = |c: char| c.is_ascii_digit() || ".:".contains(c);
+                let end = address.find(|c| !is_of_it(c)).unwrap_or(address.len());
+                break address[..end].parse().unwrap();
             }
         };
         Self {
