@@ -28,7 +28,7 @@ nothing more: the request is given up.
 A request that says no temperature is drawn at what the model recommends, else at 1, as OpenAI's \
 are; `twoclock run` draws at 0 there. Give \"temperature\": 0 for the likeliest token each time.
 
-Keys are read from --api-key-file or TWOCLOCK_API_KEY; without either everybody is served who \
+Keys are read from --api-key-file, anew at SIGHUP, or TWOCLOCK_API_KEY; without either everybody is served who \
 reaches the port, so leave --host as it is, or put a proxy before it.";
 
 /// What `serve` takes.
@@ -69,8 +69,8 @@ pub struct PlaceArgs {
     /// Port to listen at; 0 is any that is free, which is said.
     #[arg(long, default_value_t = 8000)]
     pub port: u16,
-    /// File with the keys that are let in, one a line; # begins a comment. Read once. Without it the
-    /// key is that in `TWOCLOCK_API_KEY`, if it is set.
+    /// File with the keys that are let in, one a line; # begins a comment. Read at the start and at each SIGHUP.
+    /// Without it the key is that in `TWOCLOCK_API_KEY`, if it is set.
     #[arg(long, value_name = "FILE")]
     pub api_key_file: Option<PathBuf>,
     /// Answer to this name too, such as `example.org`. Without keys, a server that is heard on this machine

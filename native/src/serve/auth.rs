@@ -1,10 +1,10 @@
-//! Who is let in: keys from a file or the environment, of which only digests are kept. They are compared
-//! in constant time and shown nowhere.
+//! Who is let in: keys from a file, which may be read anew, or the environment. Only digests are kept. They are
+//! compared in constant time and shown nowhere.
 
 use std::env;
 use std::fmt;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use anyhow::{Context, bail};
 use axum::extract::{Request, State};
@@ -17,6 +17,7 @@ use subtle::{Choice, ConstantTimeEq};
 use super::api_error::ApiError;
 use super::app::App;
 use super::request_record::RequestRecord;
+use crate::output;
 use crate::text_input::read_text;
 
 /// Where a key may stand.
@@ -24,15 +25,20 @@ const VARIABLE: &str = "TWOCLOCK_API_KEY";
 /// What needs no key: whether the server is well tells nobody more than that, and the page holds nothing.
 const OPEN: [&str; 2] = ["/", "/health"];
 
-/// The keys that are let in; without any, everybody is.
+/// Of each key.
+type Digests = Arc<[[u8; 32]]>;
+
+/// The keys that are let in; without any, everybody is. Clones share them.
 #[derive(Clone, Default)]
 pub struct ApiKeys {
-    digests: Vec<[u8; 32]>,
+    digests: Arc<RwLock<Digests>>,
+    /// Where they came from, if from a file.
+    file: Option<PathBuf>,
 }
 
 impl fmt::Debug for ApiKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} keys", self.digests.len())
+        write!(f, "{} keys", self.digests().len())
     }
 }
 
@@ -53,33 +59,56 @@ impl ApiKeys {
                 Err(env::VarError::NotUnicode(_)) => bail!("{VARIABLE} is not UTF-8"),
             };
         };
-        let text = read_text(file).context("--api-key-file")?;
-        let lines = text.lines().map(str::trim);
-        let keys = Self::of(lines.filter(|line| !line.is_empty() && !line.starts_with('#')));
-        if keys.digests.is_empty() {
-            bail!("{} holds no key: give one a line", file.display());
+        Ok(Self {
+            digests: Arc::new(RwLock::new(read(file)?)),
+            file: Some(file.to_owned()),
+        })
+    }
+
+    /// Reads the file anew, if they came from one; requests from now on are held against what it has. Says in the log
+    /// what became of that. Where it cannot be read or holds no key, the keys stay as they were.
+    pub fn reread(&self) {
+        let Some(file) = &self.file else {
+            tracing::info!("the keys stay as they are: there is no --api-key-file to read anew");
+            return;
+        };
+        match read(file) {
+            Ok(digests) => {
+                let keys = digests.len();
+                *self.digests.write().unwrap_or_else(PoisonError::into_inner) = digests;
+                tracing::info!(keys, "the keys are read anew");
+            }
+            Err(error) => {
+                let because = output::sentence(&error);
+                tracing::error!(because, "the keys stay as they were");
+            }
         }
-        Ok(keys)
     }
 
     /// These keys.
     pub fn of<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
-        let digests = keys.into_iter().map(|key| Sha256::digest(key).into());
         Self {
-            digests: digests.collect(),
+            digests: Arc::new(RwLock::new(digests(keys))),
+            file: None,
         }
+    }
+
+    fn digests(&self) -> Digests {
+        let digests = self.digests.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&digests)
     }
 
     /// Whether nobody needs a key.
     pub fn is_open(&self) -> bool {
-        self.digests.is_empty()
+        self.digests().is_empty()
     }
 
     /// Whether this is one of them. Takes the same time whatever it is like.
     fn has(&self, key: &[u8]) -> bool {
         let digest: [u8; 32] = Sha256::digest(key).into();
         let equal = |known: &[u8; 32]| known[..].ct_eq(&digest[..]);
-        let any = self.digests.iter().map(equal);
+        let digests = self.digests();
+        let any = digests.iter().map(equal);
         any.fold(Choice::from(0), |found, equal| found | equal)
             .into()
     }
@@ -96,6 +125,31 @@ impl ApiKeys {
             || bearer.is_some_and(|key| self.has(key))
             || own.is_some_and(|key| self.has(key))
     }
+}
+
+fn digests<'a>(keys: impl IntoIterator<Item = &'a str>) -> Digests {
+    let digests = keys.into_iter().map(|key| Sha256::digest(key).into());
+    digests.collect()
+}
+
+/// The keys of a file, one a line.
+fn read(file: &Path) -> anyhow::Result<Digests> {
+    let text = read_text(file).context("--api-key-file")?;
+    let lines = text.lines().map(str::trim);
+    let digests = digests(lines.filter(|line| !line.is_empty() && !line.starts_with('#')));
+    if digests.is_empty() {
+        bail!("{} holds no key: give one a line", file.display());
+    }
+    #[cfg(unix)]
+    if let Ok(metadata) = std::fs::metadata(file) {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = metadata.permissions().mode() & 0o777;
+        if mode & 0o007 != 0 {
+            let (file, mode) = (file.display(), format!("{mode:o}"));
+            tracing::warn!(%file, mode, "every user of this machine has access to the file with the keys: chmod 600");
+        }
+    }
+    Ok(digests)
 }
 
 /// Lets in who has a key.
@@ -142,5 +196,38 @@ mod tests {
         assert!(!keys.admit(&HeaderMap::new()));
         assert!(ApiKeys::default().admit(&HeaderMap::new()));
         assert_eq!(format!("{keys:?}"), "2 keys");
+    }
+
+    #[test]
+    fn keys_are_read_anew_and_a_bad_file_changes_nothing() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let write = |text: &str| std::fs::write(file.path(), text).unwrap();
+        write("# of the first week\n alpha \n\nbeta\n");
+        let keys = ApiKeys::load(Some(file.path())).unwrap();
+        let shared = keys.clone();
+        let are = |expected: [bool; 3]| {
+            let known = ["alpha", "beta", "gamma"].map(|key| shared.has(key.as_bytes()));
+            assert_eq!(known, expected);
+        };
+        are([true, true, false]);
+        write("beta\ngamma\n");
+        are([true, true, false]);
+        keys.reread();
+        are([false, true, true]);
+        for wrong in ["", "# none\n"] {
+            write(wrong);
+            keys.reread();
+            are([false, true, true]);
+        }
+        std::fs::write(file.path(), b"\xff").unwrap();
+        keys.reread();
+        are([false, true, true]);
+        std::fs::remove_file(file.path()).unwrap();
+        keys.reread();
+        are([false, true, true]);
+        // Without a file there is nothing to read.
+        let given = ApiKeys::of(["alpha"]);
+        given.reread();
+        assert!(given.has(b"alpha"));
     }
 }

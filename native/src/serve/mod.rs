@@ -81,8 +81,8 @@ use models::{ModelLimits, Models};
 use offered::Offered;
 use roof::Roof;
 use server::Server;
-use shutdown::{Phase, Shutdown};
-use signals::Signals;
+use shutdown::Phase;
+use signals::{Signals, Wish};
 use telemetry::Telemetry;
 
 /// Serves models until a signal ends it.
@@ -156,8 +156,8 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
             ..App::new(Models::new(offered, model_limits), settings, keys)
         };
         let server = Server::new(listener, app, bounds, drain_timeout, idle_unload);
-        let shutdown = server.app().shutdown.clone();
-        tokio::spawn(async move { heed(&mut signals, &shutdown).await });
+        let app = Arc::clone(server.app());
+        tokio::spawn(async move { heed(&mut signals, &app).await });
         // What is wrong with a lone model is said before anybody is heard.
         if !load_alone(server.app()).await? {
             tracing::info!("told to end while the model was loading");
@@ -194,11 +194,16 @@ async fn load_alone(app: &App) -> anyhow::Result<bool> {
     .await
 }
 
-/// The first signal drains, the second stops.
-async fn heed(signals: &mut Signals, shutdown: &Shutdown) {
-    for phase in [Phase::Draining, Phase::Stopped] {
-        signals.next().await;
-        shutdown.advance(phase);
+/// The first wish that it end drains, the second stops.
+async fn heed(signals: &mut Signals, app: &App) {
+    loop {
+        match signals.next().await {
+            Wish::Reread => app.keys.reread(),
+            Wish::End if app.shutdown.phase() == Phase::Open => {
+                app.shutdown.advance(Phase::Draining);
+            }
+            Wish::End => app.shutdown.advance(Phase::Stopped),
+        }
     }
 }
 

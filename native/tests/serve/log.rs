@@ -1,8 +1,9 @@
 //! What an operator reads in the log of a server, and counts beside it.
 
 use crate::answers::{CHAT, TEXT, chat};
-use crate::scene::{Client, Program, long, read_until};
+use crate::scene::{Client, Program, long, read_until, wait};
 use serde_json::{Value, json};
+use std::fs;
 
 /// So much to answer that the tiny model, which is quick, does not end in a test's time.
 pub(crate) fn endless() -> Value {
@@ -200,5 +201,44 @@ fn which_lines_there_are_is_the_operators_choice() {
     assert!(
         !quiet.contains("path=") && quiet.contains("loaded"),
         "{quiet}"
+    );
+}
+
+#[test]
+fn a_hang_up_has_keys_read_anew() {
+    let setup = "umask 022 && echo first-key > keys";
+    let server = Program::start_after(setup, &["--api-key-file", "keys"]);
+    let file = server.file("keys");
+    let status = |key| server.client.with_key(key).get("/v1/models").status;
+    assert_eq!((status("first-key"), status("second-key")), (200, 401));
+    fs::write(&file, "second-key\n").unwrap();
+    server.signal("-HUP");
+    wait(|| status("second-key") == 200);
+    assert_eq!(status("first-key"), 401);
+    fs::write(&file, "").unwrap();
+    server.signal("-HUP");
+    // What is asked behind it is answered as before.
+    for _ in 0..20 {
+        assert_eq!((status("first-key"), status("second-key")), (401, 200));
+    }
+    server.terminate();
+    let (code, log) = server.end();
+    assert_eq!(code.code(), Some(0), "{log}");
+    assert!(log.contains("the keys are read anew keys=1"), "{log}");
+    let stays = log
+        .lines()
+        .find(|line| line.contains("the keys stay as they were"));
+    let stays = stays.unwrap_or_else(|| panic!("{log}"));
+    assert!(
+        stays.contains("ERROR") && stays.contains("holds no key"),
+        "{stays}"
+    );
+    assert!(
+        log.contains("WARN") && log.contains("mode=\"644\""),
+        "{log}"
+    );
+    assert!(
+        !log.contains("first-key") && !log.contains("second-key"),
+        "{log}"
     );
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use super::{Client, golden};
 /// A running `twoclock serve`.
 pub(crate) struct Program {
     pub(crate) client: Client,
-    _home: tempfile::TempDir,
+    home: tempfile::TempDir,
     child: Child,
     /// What it said up to where it is heard.
     pub(crate) said: String,
@@ -77,7 +77,7 @@ impl Program {
         };
         Self {
             client: Client(address, None),
-            _home: home,
+            home,
             child,
             said,
             log: Some(log),
@@ -91,9 +91,19 @@ impl Program {
 
     /// Asks it to end.
     pub(crate) fn terminate(&self) {
+        self.signal("-TERM");
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &id]).status().unwrap();
+        let sent = Command::new("kill").args([name, &id]).status().unwrap();
         assert!(sent.success());
+    }
+
+    /// A file beside its models.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
     }
 
     /// Waits for its end; gives also what it logged.
