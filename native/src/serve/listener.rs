@@ -89,7 +89,10 @@ pub async fn serve(
 }
 
 /// Runs `work` until `end` resolves; the result is that of `work`, if it came first.
-async fn until<T>(end: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
+pub(super) async fn until<T>(
+    end: impl Future<Output = ()>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
     let mut end = std::pin::pin!(end);
     let mut work = std::pin::pin!(work);
     std::future::poll_fn(|cx| {

@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
-use tokio::time::{interval, timeout};
+use tokio::time::{Instant, interval, timeout_at};
 
 use super::app::{App, router};
-use super::listener::{self, Bounds};
+use super::listener::{self, Bounds, until};
 use super::shutdown::Phase;
 use super::telemetry::Telemetry;
 
 /// Longest time between two looks at what is loaded.
 const LOOK: Duration = Duration::from_secs(1);
+/// Between two words on what is waited for.
+const TELL: Duration = Duration::from_secs(5);
 /// Time for connections to say what is left after the engines have stopped.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -84,8 +86,9 @@ impl Server {
         };
         let router = router(Arc::clone(&app));
         listener::serve(listener, router, bounds, stopped, LAST_WORDS).await;
-        draining.abort();
         keeping.abort();
+        // It has seen that the server stops, and says what that cuts.
+        let _ = draining.await;
         // One that was loaded meanwhile.
         app.models.end().await;
         if app.telemetry.is_some() {
@@ -112,15 +115,37 @@ async fn keep(app: &App, idle_unload: Option<Duration>) {
     }
 }
 
-/// Once the server drains, waits for what runs, so long, and stops it.
+/// Once the server drains, waits for what runs, so long, and stops it. Says how that goes.
 async fn drain(app: &App, most: Duration) {
     let shutdown = &app.shutdown;
     shutdown.reached(Phase::Draining).await;
+    let most_s = most.as_secs_f64();
     let running = shutdown.num_running();
-    tracing::info!(running, "no more requests are taken");
-    if timeout(most, shutdown.idle()).await.is_err() {
-        let running = shutdown.num_running();
-        tracing::warn!(running, "requests did not end in time and are stopped");
+    tracing::info!(
+        "draining: {running} requests run, for at most {most_s} s; a second signal stops at once"
+    );
+    let end = Instant::now() + most;
+    loop {
+        let next = end.min(Instant::now() + TELL);
+        let stopped = shutdown.reached(Phase::Stopped);
+        match timeout_at(next, until(stopped, shutdown.idle())).await {
+            Ok(Some(())) => tracing::info!("drained: all requests have ended"),
+            Ok(None) => {
+                let running = shutdown.num_running();
+                tracing::warn!("stopped by a second signal: {running} requests are cut");
+            }
+            Err(_) if next < end => {
+                let running = shutdown.num_running();
+                let left_s = (end - next).as_secs();
+                tracing::info!("draining: {running} requests run, for at most {left_s} s more");
+                continue;
+            }
+            Err(_) => {
+                let running = shutdown.num_running();
+                tracing::warn!("stopped after {most_s} s: {running} requests are cut");
+            }
+        }
+        break;
     }
     shutdown.advance(Phase::Stopped);
 }

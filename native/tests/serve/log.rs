@@ -242,3 +242,38 @@ fn a_hang_up_has_keys_read_anew() {
         "{log}"
     );
 }
+
+#[test]
+fn a_drain_says_whom_it_waits_for() {
+    let drained = |seconds: &str, is_cut: bool, again: bool| {
+        let server = Program::start(&["--drain-timeout", seconds]);
+        let mut stream = server.client.begin(TEXT, &endless());
+        read_until(&mut stream, "data: ");
+        server.terminate();
+        wait(|| server.client.get("/health").status == 503);
+        if !is_cut {
+            drop(stream);
+        } else if again {
+            server.terminate();
+        }
+        let (code, log) = server.end();
+        assert_eq!(code.code(), Some(0), "{log}");
+        let first = format!(
+            "draining: 1 requests run, for at most {seconds} s; a second signal stops at once"
+        );
+        assert!(log.contains(&first), "{log}");
+        log
+    };
+    let log = drained("0.5", true, false);
+    assert!(
+        log.contains("stopped after 0.5 s: 1 requests are cut"),
+        "{log}"
+    );
+    let log = drained("60", true, true);
+    assert!(
+        log.contains("stopped by a second signal: 1 requests are cut"),
+        "{log}"
+    );
+    let log = drained("60", false, false);
+    assert!(log.contains("drained: all requests have ended"), "{log}");
+}
