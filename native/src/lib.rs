@@ -52,6 +52,7 @@ pub mod models;
 pub mod openai;
 pub mod output;
 pub mod picture;
+pub mod process;
 pub mod pull;
 pub mod render;
 pub mod report;

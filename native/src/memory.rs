@@ -4,7 +4,7 @@
 use twoclock_shaders::caps::{Caps, DeviceKind};
 
 /// Bytes that a file of Linux gives under a name, as `NAME: N kB`; `None` where there is none.
-fn bytes_in(file: &str, name: &str) -> Option<u64> {
+pub(crate) fn bytes_in(file: &str, name: &str) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line

@@ -3,7 +3,7 @@
 
 use super::metrics::{EngineMetrics, RequestMetrics, RequestShape};
 use crate::sched::{RequestUpdate, SchedulerOutput};
-use crate::types::RequestId;
+use crate::types::{FinishReason, RequestId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -79,13 +79,22 @@ impl Ledger {
             .open
             .get_mut(&update.request_id)
             .expect("a request is in the ledger until it is over");
+        let has_begun = times.first_token.is_some();
+        let ended = matches!(
+            update.finished,
+            Some(Ok(FinishReason::Stop | FinishReason::Length))
+        );
+        // The token that ends it at once, or its embedding, is the first that comes of its prompt too.
+        if !has_begun && (update.token_id.is_some() || ended) {
+            self.totals
+                .record_prompt(shape.num_prompt_tokens, update.num_cached_tokens);
+        }
         if update.token_id.is_some() {
             let since = times.record_token(now);
-            if since.is_none() {
-                self.totals
-                    .record_prompt(shape.num_prompt_tokens, update.num_cached_tokens);
-            }
             self.totals.record_token(times, since);
+        } else if !has_begun && ended && shape.max_tokens > 0 {
+            times.record_end(now);
+            self.totals.record_empty(times);
         }
         let (times, shape) = (*times, *shape);
         if let Some(finished) = &update.finished {
@@ -100,7 +109,20 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::super::metrics::MetricValue;
-    use super::super::paged_hash::{config, engine, prompt, serve};
+    use super::super::paged_hash::{Engine, config, engine, engine_ending_at, prompt, serve};
+    use crate::types::{PoolingParams, SamplingParams};
+    use pollster::block_on;
+
+    fn counted(engine: &Engine, name: &str) -> usize {
+        let families = engine.metrics().families(&engine.gauges());
+        let found = families.iter().find(|family| family.name == name);
+        match &found.unwrap_or_else(|| panic!("{name}")).value {
+            MetricValue::Counter(n) => *n as usize,
+            MetricValue::LabelledCounter(_, all) => all.iter().map(|(_, n)| *n as usize).sum(),
+            MetricValue::Histogram(histogram) => histogram.count() as usize,
+            other => panic!("{name}: {other:?}"),
+        }
+    }
 
     #[test]
     fn an_engine_counts_what_it_did() {
@@ -114,16 +136,7 @@ mod tests {
             (0, 0)
         );
         assert_eq!(gauges.kv_cache_usage, 0.0);
-        let families = engine.metrics().families(&gauges);
-        let counter = |name: &str| {
-            let found = families.iter().find(|family| family.name == name);
-            match &found.unwrap_or_else(|| panic!("{name}")).value {
-                MetricValue::Counter(n) => *n as usize,
-                MetricValue::LabelledCounter(_, all) => all.iter().map(|(_, n)| *n as usize).sum(),
-                MetricValue::Histogram(histogram) => histogram.count() as usize,
-                other => panic!("{name}: {other:?}"),
-            }
-        };
+        let counter = |name: &str| counted(&engine, name);
         assert_eq!(counter("vllm:generation_tokens"), tokens);
         assert_eq!(counter("vllm:prompt_tokens"), prompts);
         assert_eq!(counter("vllm:request_success"), 8);
@@ -132,5 +145,50 @@ mod tests {
         for span in ["queue", "prefill", "decode", "inference"] {
             assert_eq!(counter(&format!("vllm:request_{span}_time_seconds")), 8);
         }
+    }
+
+    #[test]
+    fn what_ends_with_its_first_token_was_read_and_had_one() {
+        let (ids, params) = prompt(1);
+        let first = serve(&mut engine(config()), [1]).remove(0).token_ids[0];
+        let mut engine = engine_ending_at(first, config());
+        let params = SamplingParams {
+            ignore_eos: false,
+            ..params
+        };
+        let answers = block_on(engine.generate(vec![(ids.clone(), params)])).unwrap();
+        assert!(answers[0].as_ref().unwrap().token_ids.is_empty());
+        assert_eq!(counted(&engine, "vllm:prompt_tokens"), ids.len());
+        assert_eq!(counted(&engine, "vllm:generation_tokens"), 0);
+        for once in [
+            "request_success",
+            "time_to_first_token_seconds",
+            "e2e_request_latency_seconds",
+            "request_queue_time_seconds",
+            "request_prefill_time_seconds",
+            "request_decode_time_seconds",
+            "request_generation_tokens",
+        ] {
+            assert_eq!(counted(&engine, &format!("vllm:{once}")), 1, "{once}");
+        }
+        assert_eq!(counted(&engine, "vllm:inter_token_latency_seconds"), 0);
+        assert_eq!(engine.metrics().num_within_slo(), 1);
+    }
+
+    #[test]
+    fn prompts_are_counted_where_nothing_is_drawn() {
+        let mut engine = engine(config());
+        let (ids, params) = prompt(7);
+        let embedded = engine.embed(vec![(ids.clone(), PoolingParams::default())]);
+        assert!(block_on(embedded).unwrap()[0].is_ok());
+        assert_eq!(counted(&engine, "vllm:prompt_tokens"), ids.len());
+        let params = SamplingParams {
+            max_tokens: 0,
+            ..params
+        };
+        block_on(engine.generate(vec![(ids.clone(), params)])).unwrap();
+        assert_eq!(counted(&engine, "vllm:prompt_tokens"), 2 * ids.len());
+        assert_eq!(counted(&engine, "vllm:request_success"), 2);
+        assert_eq!(counted(&engine, "vllm:time_to_first_token_seconds"), 0);
     }
 }

@@ -11,6 +11,7 @@ use twoclock_core::engine::metrics::{MetricFamily, MetricValue};
 
 use super::app::App;
 use super::http_metrics::HttpMetrics;
+use crate::process::Process;
 
 /// `/metrics`.
 pub async fn metrics(State(app): State<Arc<App>>) -> Response {
@@ -20,6 +21,7 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Response {
     }
     let mut text = engines(&of_models);
     server(&mut text, &app.http_metrics, app.shutdown.num_running());
+    process(&mut text, &Process::now());
     let kind = "text/plain; version=0.0.4; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
@@ -150,9 +152,80 @@ fn server(text: &mut String, counts: &HttpMetrics, running: usize) {
     let _ = writeln!(text, "{name} {running}");
 }
 
+/// The process, under the names that Prometheus' own clients give; what the host does not say is left out.
+fn process(text: &mut String, process: &Process) {
+    let count = |count: Option<u64>| count.map(|count| count as f64);
+    for (name, kind, help, value) in [
+        (
+            "process_cpu_seconds_total",
+            "counter",
+            "Time of processors taken, seconds.",
+            process.cpu_seconds,
+        ),
+        (
+            "process_resident_memory_bytes",
+            "gauge",
+            "Memory of the host that is held, bytes.",
+            count(process.resident_bytes),
+        ),
+        (
+            "process_virtual_memory_bytes",
+            "gauge",
+            "Addresses that are taken, bytes.",
+            count(process.virtual_bytes),
+        ),
+        (
+            "process_open_fds",
+            "gauge",
+            "Files that are open.",
+            count(process.open_fds),
+        ),
+        (
+            "process_max_fds",
+            "gauge",
+            "Files that may be open.",
+            count(process.max_fds),
+        ),
+        (
+            "process_threads",
+            "gauge",
+            "Threads.",
+            count(process.threads),
+        ),
+        (
+            "process_start_time_seconds",
+            "gauge",
+            "When it began, seconds of the epoch.",
+            process.started,
+        ),
+    ] {
+        if let Some(value) = value {
+            head(text, name, help, kind);
+            let _ = writeln!(text, "{name} {value}");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_host_does_not_say_is_left_out() {
+        let mut text = String::new();
+        let known = Process {
+            resident_bytes: Some(3 << 30),
+            started: Some(1_796_000_000.25),
+            ..Process::default()
+        };
+        process(&mut text, &known);
+        let expected = "# HELP process_resident_memory_bytes Memory of the host that is held, bytes.\n\
+            # TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes 3221225472\n\
+            # HELP process_start_time_seconds When it began, seconds of the epoch.\n\
+            # TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 1796000000.25\n";
+        assert_eq!(text, expected);
+    }
+
     use twoclock_core::engine::metrics::Histogram;
 
     #[test]

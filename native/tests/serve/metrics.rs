@@ -50,6 +50,20 @@ pub(crate) fn metrics(client: Client) {
     is("vllm:generation_tokens_total", "counter");
     is("vllm:time_to_first_token_seconds", "histogram");
     is("twoclock:http_requests_total", "counter");
+    if cfg!(target_os = "linux") {
+        is("process_cpu_seconds_total", "counter");
+        is("process_start_time_seconds", "gauge");
+        for name in [
+            "resident_memory_bytes",
+            "virtual_memory_bytes",
+            "open_fds",
+            "max_fds",
+            "threads",
+        ] {
+            is(&format!("process_{name}"), "gauge");
+            assert!(client.metric(&format!("process_{name}")) > 2.0, "{name}");
+        }
+    }
     assert_eq!(client.metric("vllm:num_requests_running"), 0.0);
     assert!(client.metric("vllm:generation_tokens_total") > 100.0);
     let refused = "path=\"/v1/chat/completions\",status=\"400\"";

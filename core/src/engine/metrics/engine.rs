@@ -95,6 +95,11 @@ impl EngineMetrics {
         }
     }
 
+    /// Notes that the first token of an answer ended it.
+    pub fn record_empty(&mut self, metrics: &RequestMetrics) {
+        self.time_to_first_token.observe_span(metrics.ttft());
+    }
+
     /// Notes that a request began, with so many tokens of its prompt found in the cache.
     pub fn record_prompt(&mut self, num_prompt_tokens: usize, num_cached_tokens: usize) {
         self.prompt_tokens += num_prompt_tokens as u64;

@@ -80,7 +80,7 @@ impl EngineMetrics {
         );
         family(
             "vllm:prompt_tokens",
-            "Prompt tokens of requests that brought a first token.",
+            "Prompt tokens of requests that brought a first token, or an embedding.",
             MetricValue::Counter(self.prompt_tokens),
         );
         family(
@@ -100,7 +100,7 @@ impl EngineMetrics {
         );
         family(
             "vllm:time_to_first_token_seconds",
-            "From arrival to the first token, seconds.",
+            "From arrival to the first token, one that ends the answer included, seconds.",
             seconds(&self.time_to_first_token),
         );
         family(

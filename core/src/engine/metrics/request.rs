@@ -17,7 +17,7 @@ pub struct RequestMetrics {
     pub arrival: Duration,
     /// When a step first had a share for it.
     pub scheduled: Option<Duration>,
-    /// When its first token came out.
+    /// When its first token came out, one that ended it included.
     pub first_token: Option<Duration>,
     /// When its latest token came out.
     pub last_token: Option<Duration>,
@@ -49,6 +49,12 @@ impl RequestMetrics {
         self.last_token = Some(now);
         self.num_output_tokens += 1;
         since
+    }
+
+    /// Notes that the first token ended it: there is none of its own.
+    pub fn record_end(&mut self, now: Duration) {
+        self.first_token.get_or_insert(now);
+        self.last_token.get_or_insert(now);
     }
 
     /// Time to first token: from arrival, waiting included.
