@@ -35,7 +35,8 @@ reaches the port, so leave --host as it is, or put a proxy before it.";
 #[derive(Debug, Args)]
 pub struct ServeArgs {
     /// Name of an installed model, a .gguf file, a folder, or `hf:ORG/REPO[:FILE]`; before it, if wished,
-    /// the name it is served by. May be repeated.
+    /// the name it is served by, which else is the installed one, the file's without .gguf, the folder's, or ORG/REPO.
+    /// May be repeated.
     #[arg(short, long, required = true, num_args = 1.., visible_alias = "models", value_name = "[NAME=]MODEL")]
     pub model: Vec<String>,
     /// Where it is heard.
@@ -149,15 +150,15 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The name a model is served by, and what it is: `NAME=MODEL`, else both are the same.
-pub fn named(model: &str) -> (&str, &str) {
+/// The name a model is to be served by, if one is given, and what it is: `NAME=MODEL`.
+pub fn named(model: &str) -> (Option<&str>, &str) {
     let is_name = |name: &str| {
         let mut letters = name.chars();
         !name.is_empty() && letters.all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
     };
     match model.split_once('=') {
-        Some((name, model)) if is_name(name) => (name, model),
-        _ => (model, model),
+        Some((name, model)) if is_name(name) => (Some(name), model),
+        _ => (None, model),
     }
 }
 
@@ -167,9 +168,9 @@ mod tests {
 
     #[test]
     fn a_name_is_letters_before_the_model() {
-        assert_eq!(named("smollm2"), ("smollm2", "smollm2"));
-        assert_eq!(named("a.b-1=hf:X/Y"), ("a.b-1", "hf:X/Y"));
-        assert_eq!(named("./x=y.gguf"), ("./x=y.gguf", "./x=y.gguf"));
+        assert_eq!(named("smollm2"), (None, "smollm2"));
+        assert_eq!(named("a.b-1=hf:X/Y"), (Some("a.b-1"), "hf:X/Y"));
+        assert_eq!(named("./x=y.gguf"), (None, "./x=y.gguf"));
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
         for bad in ["0", "-1", "1e9", "nan", "inf"] {
             assert!(seconds(bad).is_err(), "{bad}");

@@ -67,7 +67,7 @@ use crate::engine::{self, EngineOptions, HostEngine};
 use crate::engine_thread::EngineThread;
 use crate::host_time;
 use crate::logs::LogFormat;
-use crate::models::Models as Known;
+use crate::models::{Models as Known, short_name};
 use crate::output;
 use crate::report::Reporter;
 use crate::store::Store;
@@ -219,8 +219,12 @@ fn offered(
     let mut offered = Vec::new();
     let roof = Arc::new(Roof::new(options.device, known.store.clone()));
     for model in &args.model {
-        let (name, reference) = args::named(model);
-        if !names.insert(name) {
+        let (given, reference) = args::named(model);
+        let name = match given {
+            Some(name) => name.to_owned(),
+            None => short_name(reference)?,
+        };
+        if !names.insert(name.clone()) {
             bail!("two models are called {name:?}: give one another name, as -m other={reference}");
         }
         let checkpoint = known.find(reference)?.open()?;
@@ -233,7 +237,7 @@ fn offered(
         };
         let roof = Arc::clone(&roof);
         offered.push(Offered {
-            name: name.to_owned(),
+            name,
             context_length,
             load: Arc::new(move || {
                 load(

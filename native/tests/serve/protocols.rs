@@ -33,7 +33,7 @@ fn named_events(body: &str) -> Vec<Value> {
 
 #[test]
 fn the_program_serves_several_and_calls_tools() {
-    let server = Program::start(&["-m", "caller=./caller", "--idle-unload", "600"]);
+    let server = Program::start(&["-m", "./caller", "--idle-unload", "600"]);
     let client = server.client;
     for model in ["tiny", "caller"] {
         let body = json!({"model": model, "prompt": "a", "max_tokens": 2});
