@@ -51,6 +51,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn how_answers_are_drawn_is_the_servers_choice_at_first() {
+        let field = PAGE
+            .split("<input ")
+            .find(|tag| tag.starts_with("id=\"temperature\""));
+        let (field, _) = field.unwrap().split_once('>').unwrap();
+        assert!(
+            field.contains("placeholder=\"default\"") && !field.contains("value="),
+            "{field}"
+        );
+        // What is empty is not sent.
+        assert!(PAGE.contains("value.trim() === \"\" ? undefined"));
+    }
+
+    #[test]
     fn the_page_asks_nobody_else_and_writes_no_markup() {
         for element in ["script", "style"] {
             assert_eq!(PAGE.matches(&format!("<{element}")).count(), 1);
