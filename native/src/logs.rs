@@ -1,6 +1,8 @@
 //! Where the log goes, how its lines look, and which of them are written. Knows nothing of what they say.
 
 use std::env;
+use std::io::{self, Write};
+use std::panic;
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -8,6 +10,8 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
+
+use crate::report::Reporter;
 
 /// What says which lines are written, as other programs have it.
 const VARIABLE: &str = "RUST_LOG";
@@ -33,7 +37,7 @@ pub fn start(verbose: bool, server: Option<LogFormat>) -> anyhow::Result<()> {
         (false, None) => LevelFilter::WARN,
     };
     let lines = fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(io::stderr)
         // Where the log cannot be written (its reader has gone, its disk is full), work goes on without it.
         .log_internal_errors(false)
         .with_ansi(false);
@@ -50,7 +54,43 @@ pub fn start(verbose: bool, server: Option<LogFormat>) -> anyhow::Result<()> {
     tracing_subscriber::registry()
         .with(lines.with_filter(filter))
         .init();
+    if server == Some(LogFormat::Json) {
+        panic::set_hook(Box::new(|panicked| tracing::error!("{panicked}")));
+    }
     Ok(())
+}
+
+/// Who tells what is done meanwhile: to standard error, and where programs read that, in the log.
+pub fn reporter(verbose: bool, server: Option<LogFormat>) -> Reporter {
+    match server {
+        Some(LogFormat::Json) => Reporter::to(Box::new(Lines::default()), verbose),
+        _ => Reporter::stderr(verbose),
+    }
+}
+
+/// Has each line that is written in the log.
+#[derive(Default)]
+struct Lines {
+    /// What has no end yet.
+    begun: Vec<u8>,
+}
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.begun.extend_from_slice(piece);
+            if piece.ends_with(b"\n") {
+                let line = String::from_utf8_lossy(&self.begun);
+                tracing::info!("{}", line.trim_end());
+                self.begun.clear();
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Which lines are written, as `RUST_LOG` says it.

@@ -28,7 +28,7 @@ use twoclock::eval;
 use twoclock::flags;
 use twoclock::inspect;
 use twoclock::interrupt;
-use twoclock::logs;
+use twoclock::logs::{self, LogFormat};
 use twoclock::models::Models;
 use twoclock::output::{self, OutputError};
 use twoclock::render;
@@ -61,24 +61,31 @@ fn main() -> ExitCode {
         Command::Serve(args) => Some(args.telling.log_format),
         _ => None,
     };
-    match logs::start(cli.verbose, server).and_then(|()| run(&cli)) {
+    if let Err(error) = logs::start(cli.verbose, server) {
+        output::note(&format!("twoclock: {}", flags::sentence(&error)));
+        return ExitCode::FAILURE;
+    }
+    match run(&cli, &logs::reporter(cli.verbose, server)) {
         Ok(()) if interrupt::was_heeded() => ExitCode::from(interrupt::STATUS),
         Ok(()) => ExitCode::SUCCESS,
         Err(e) if matches!(e.downcast_ref(), Some(OutputError::Closed)) => ExitCode::SUCCESS,
         Err(e) => {
-            output::note(&format!("twoclock: {}", flags::sentence(&e)));
+            let said = flags::sentence(&e);
+            match server {
+                Some(LogFormat::Json) => tracing::error!("{said}"),
+                _ => output::note(&format!("twoclock: {said}")),
+            }
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(cli: &Cli) -> anyhow::Result<()> {
-    let report = Reporter::stderr(cli.verbose);
+fn run(cli: &Cli, report: &Reporter) -> anyhow::Result<()> {
     let store = Store::from_env()?;
     let models = Models {
         store: &store,
         offline: cli.offline,
-        report: &report,
+        report,
     };
     match &cli.command {
         Command::Pull { model } => {
@@ -92,7 +99,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
                 serving: Some(args.serving.limits()),
                 ..engine_options(&args.engine)
             };
-            batch::run(&checkpoint, args, &options, &store, &report)?;
+            batch::run(&checkpoint, args, &options, &store, report)?;
         }
         Command::Serve(args) => {
             let options = EngineOptions {
@@ -101,15 +108,15 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
             };
             serve::run(args, &options, &models)?;
         }
-        Command::Tune(args) => output::print(&tune::run(args, &store, &report)?)?,
-        Command::Bench(args) => output::print(&bench::run(args, &models, &store, &report)?)?,
+        Command::Tune(args) => output::print(&tune::run(args, &store, report)?)?,
+        Command::Bench(args) => output::print(&bench::run(args, &models, &store, report)?)?,
         Command::BenchServe(args) => {
-            let (text, verdict) = bench_serve::run(args, &report)?;
+            let (text, verdict) = bench_serve::run(args, report)?;
             output::print(&text)?;
             verdict?;
         }
         Command::Selftest(args) => {
-            let (text, verdict) = selftest::run(args, &models, &store, &report)?;
+            let (text, verdict) = selftest::run(args, &models, &store, report)?;
             output::print(&text)?;
             verdict?;
         }
@@ -129,7 +136,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
                 tokenizer,
                 &engine_options(engine),
                 &store,
-                &report,
+                report,
             )?;
             let bar = report.counter("scoring", 0);
             let progress = |done: usize, total: usize| {

@@ -66,7 +66,7 @@ use twoclock_shaders::executor::Executor as _;
 use crate::engine::{self, EngineOptions, HostEngine};
 use crate::engine_thread::EngineThread;
 use crate::host_time;
-use crate::logs::LogFormat;
+use crate::logs::{self, LogFormat};
 use crate::models::{Models as Known, short_name};
 use crate::output;
 use crate::report::Reporter;
@@ -230,7 +230,7 @@ fn offered(
         let checkpoint = known.find(reference)?.open()?;
         let context_length = options.context_length(&checkpoint.config);
         let store = known.store.clone();
-        let verbose = known.report.is_verbose();
+        let (verbose, format) = (known.report.is_verbose(), args.telling.log_format);
         let options = EngineOptions {
             warm_up: !args.no_warmup,
             ..options.clone()
@@ -245,7 +245,7 @@ fn offered(
                     &options,
                     &store,
                     &roof,
-                    verbose,
+                    logs::reporter(verbose, Some(format)),
                     max_waiting,
                     context_length,
                 )
@@ -275,7 +275,7 @@ fn load(
     options: &EngineOptions,
     store: &Store,
     roof: &Roof,
-    verbose: bool,
+    report: Reporter,
     max_waiting: usize,
     context_length: usize,
 ) -> anyhow::Result<Loaded> {
@@ -295,7 +295,6 @@ fn load(
     let (checkpoint, options, store) = (checkpoint.clone(), options.clone(), store.clone());
     let make = move || {
         let tokenizer = Tokenizer::from_assets(&checkpoint.text)?;
-        let report = Reporter::stderr(verbose);
         let engine = engine::load(&checkpoint, tokenizer, &options, &store, &report)?;
         tell_device(&engine, context_length);
         Ok(engine)

@@ -87,7 +87,7 @@ fn a_stream_that_was_cut_is_told_and_counted() {
 #[test]
 fn a_line_says_what_an_answer_took_and_not_what_was_said() {
     let secret = "the cat";
-    let arguments = ["--log-format", "json"];
+    let arguments = ["--log-format", "json", "-v"];
     let server = Program::start_after(
         "export TWOCLOCK_API_KEY=a-key RUST_LOG=debug,hyper=off",
         &arguments,
