@@ -1,6 +1,7 @@
 //! What all handlers share, and which handler has which path. Knows no socket.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
@@ -15,6 +16,7 @@ use super::api_error::ApiError;
 use super::auth::{self, ApiKeys};
 use super::http_metrics::HttpMetrics;
 use super::models::Models;
+use super::reading::Reading;
 use super::request_body::BodyRoom;
 use super::request_id::Numbers;
 use super::shutdown::Shutdown;
@@ -54,6 +56,8 @@ pub struct App {
     pub shutdown: Shutdown,
     /// What all bodies may hold.
     pub body_room: BodyRoom,
+    /// Where bodies are read.
+    pub reading: Reading,
     /// Names and seeds.
     pub numbers: Numbers,
     /// Requests by path and status.
@@ -75,12 +79,18 @@ impl App {
             cors_origins: Vec::new(),
             shutdown: Shutdown::default(),
             body_room: BodyRoom::new(settings.max_body),
+            reading: Reading::new(num_cores()),
             numbers: Numbers::default(),
             http_metrics: HttpMetrics::default(),
             telemetry: None,
             created: now(),
         }
     }
+}
+
+/// Cores of this host, as far as it says.
+pub fn num_cores() -> usize {
+    thread::available_parallelism().map_or(2, Into::into)
 }
 
 /// Seconds of the epoch.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 use twoclock_core::engine::Prompt;
 use twoclock_core::engine::handle::RequestStream;
@@ -15,7 +14,7 @@ use twoclock_core::types::FinishReason;
 use super::answers::Answers;
 use super::api_error::{ApiError, stream_error, submit_error};
 use super::app::App;
-use super::generate::{answer_error, fault, lease};
+use super::generate::{answer_error, lease};
 use super::lease::Lease;
 use super::request_body::RequestBody;
 use super::request_record::{AskedOf, RequestRecord};
@@ -38,9 +37,10 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request) -> Result<Resp
     let record = RequestRecord::of(&request);
     let answered = async {
         let body = RequestBody::read(request, &app.settings, &app.body_room).await?;
+        let length = body.num_bytes();
         let (lease, body) = lease(&app, body).await?;
-        let texts = spawn_blocking(move || submit(lease, &body, record));
-        gather(texts.await.map_err(|_| fault())??).await
+        let texts = move || submit(lease, &body, record);
+        gather(app.reading.run(length, texts).await??).await
     };
     match timeout_at(deadline, answered).await {
         Ok(answered) => answered,

@@ -7,7 +7,6 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use serde_json::Value;
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 use twoclock_core::engine::handle::RequestStream;
 use twoclock_core::engine::handle::Together;
@@ -139,13 +138,12 @@ pub async fn begin(
 ) -> Result<Job, ApiError> {
     let record = RequestRecord::of(&request);
     let body = RequestBody::read(request, &app.settings, &app.body_room).await?;
+    let length = body.num_bytes();
     let (lease, body) = lease(app, body).await?;
     let id = format!("{}{}", protocol.prefix, id.as_str());
     let seed = app.numbers.next();
-    // Reading templates, tokens and forms takes the processor.
-    let job =
-        spawn_blocking(move || Job::submit(protocol, id, lease, body, seed, deadline, record));
-    job.await.map_err(|_| fault())?
+    let submit = move || Job::submit(protocol, id, lease, body, seed, deadline, record);
+    app.reading.run(length, submit).await?
 }
 
 /// The model that a body names.
@@ -153,15 +151,11 @@ pub async fn begin(
 /// # Errors
 /// The body is no JSON object, or there is no such model.
 pub async fn lease(app: &App, body: RequestBody) -> Result<(Lease, RequestBody), ApiError> {
-    let named = spawn_blocking(move || (body.model(), body));
-    let (name, body) = named.await.map_err(|_| fault())?;
+    let length = body.num_bytes();
+    let named = move || (body.model(), body);
+    let (name, body) = app.reading.run(length, named).await?;
     let lease = app.models.lease(name?.as_deref()).await?;
     Ok((lease, body))
-}
-
-/// What reading a request met that it should not.
-pub fn fault() -> ApiError {
-    ApiError::internal("reading this request met a fault of the server")
 }
 
 impl Job {

@@ -8,7 +8,6 @@ use axum::middleware::Next;
 use axum::response::Response;
 use axum::response::sse::Event;
 use serde_json::Value;
-use tokio::task::spawn_blocking;
 use twoclock_core::chat::AnswerParts;
 use twoclock_core::engine::{Prompt, RequestOutput};
 use twoclock_core::sched::RequestError;
@@ -16,7 +15,7 @@ use twoclock_core::text::Tokenizer;
 
 use super::api_error::ApiError;
 use super::app::App;
-use super::generate::{Job, Protocol, begin, fault, lease, within};
+use super::generate::{Job, Protocol, begin, lease, within};
 use super::loaded::Loaded;
 use super::one_answer::OneAnswer;
 use super::request_body::RequestBody;
@@ -61,10 +60,13 @@ pub async fn message(
 pub async fn count(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let body = RequestBody::read(request, &app.settings, &app.body_room).await?;
     let (lease, body) = lease(&app, body).await?;
-    let counted = spawn_blocking(move || -> Result<usize, ApiError> {
+    let count = move |body: &RequestBody| -> Result<usize, ApiError> {
         Ok(num_tokens(&body.value()?, lease.loaded()).map_err(renamed)?)
-    });
-    let counted = counted.await.map_err(|_| fault())??;
+    };
+    let counted = app
+        .reading
+        .run(body.num_bytes(), move || count(&body))
+        .await??;
     Ok(whole::json(&count_body(counted)))
 }
 

@@ -26,6 +26,7 @@ pub mod one_answer;
 pub mod open_files;
 pub mod openapi;
 pub mod page;
+pub mod reading;
 pub mod request_body;
 pub mod request_id;
 pub mod request_record;
@@ -51,7 +52,6 @@ use std::io::ErrorKind;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
@@ -79,6 +79,7 @@ use listener::Bounds;
 use loaded::Loaded;
 use models::{ModelLimits, Models};
 use offered::Offered;
+use reading::Reading;
 use roof::Roof;
 use server::Server;
 use shutdown::Phase;
@@ -113,11 +114,11 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         ping_interval,
     };
     let offered = offered(args, options, known, max_queue)?;
-    let cores = thread::available_parallelism().map_or(2, Into::into);
+    let cores = app::num_cores();
     let runtime = runtime::Builder::new_multi_thread()
         .worker_threads(cores.clamp(2, 8))
-        // Those that read requests, each of which takes a core, and those that wait for models.
-        .max_blocking_threads(2 * cores + offered.len())
+        // Those that read requests, and those that wait for models.
+        .max_blocking_threads(Reading::max_threads(cores) + offered.len())
         .thread_name("serve")
         .enable_io()
         .enable_time()

@@ -127,6 +127,11 @@ impl RequestBody {
         })
     }
 
+    /// Its bytes.
+    pub fn num_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// The model it names. Takes no memory for the rest.
     ///
     /// # Errors

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use serde_json::{Value, json};
-use tokio::task::spawn_blocking;
 use twoclock_core::engine::Prompt;
 
 use super::api_error::ApiError;
 use super::app::App;
-use super::generate::{fault, lease};
+use super::generate::lease;
 use super::loaded::Loaded;
 use super::request_body::RequestBody;
 use super::whole;
@@ -37,10 +36,13 @@ async fn read(
 ) -> Result<Response, ApiError> {
     let body = RequestBody::read(request, &app.settings, &app.body_room).await?;
     let (lease, body) = lease(app, body).await?;
-    let answered = spawn_blocking(move || -> Result<Value, ApiError> {
+    let answer = move |body: &RequestBody| -> Result<Value, ApiError> {
         Ok(answer(&body.value()?, lease.loaded())?)
-    });
-    let answered = answered.await.map_err(|_| fault())??;
+    };
+    let answered = app
+        .reading
+        .run(body.num_bytes(), move || answer(&body))
+        .await??;
     Ok(whole::json(&answered))
 }
 

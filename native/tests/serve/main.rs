@@ -14,6 +14,7 @@ mod manners;
 mod metrics;
 mod models;
 mod protocols;
+mod reading;
 mod scene;
 mod shapes;
 mod spans;

@@ -17,6 +17,7 @@ use twoclock::serve::listener::Bounds;
 use twoclock::serve::loaded::Loaded;
 use twoclock::serve::models::{ModelLimits, Models};
 use twoclock::serve::offered::{Load, Offered};
+use twoclock::serve::reading::Reading;
 use twoclock::serve::server::Server;
 use twoclock::serve::shutdown::{Phase, Shutdown};
 use twoclock_core::clock::ManualClock;
@@ -111,6 +112,7 @@ pub(crate) struct Plan {
     pub(crate) num_faults: usize,
     pub(crate) model_limits: ModelLimits,
     pub(crate) keys: ApiKeys,
+    pub(crate) reading: Reading,
     pub(crate) cors_origin: Option<&'static str>,
 }
 
@@ -142,6 +144,8 @@ impl Default for Plan {
             num_faults: usize::MAX,
             model_limits: ModelLimits::default(),
             keys: ApiKeys::default(),
+            // One that is long at a time.
+            reading: Reading::new(2),
             cors_origin: None,
         }
     }
@@ -206,6 +210,7 @@ fn server(listener: TcpListener, plan: Plan) -> Server {
     let app = App {
         allowed_hosts: allowed_hosts.unwrap(),
         cors_origins: cors::origins(&origins).unwrap(),
+        reading: plan.reading,
         ..App::new(models, plan.settings, plan.keys)
     };
     Server::new(
