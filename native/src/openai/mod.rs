@@ -2,6 +2,7 @@
 //! engine: the batch command and a server read and write the same.
 
 pub mod chunk;
+pub mod echoed;
 pub mod embeddings;
 pub mod fields;
 mod form;
@@ -17,6 +18,7 @@ mod responses_stream_tests;
 mod sampling;
 pub mod tools;
 
+pub use echoed::Echoed;
 pub use fields::Refusal;
 pub use request::{Asked, Endpoint, Serving};
 pub use response::{Answered, Choice, Usage, error_body};

@@ -6,27 +6,9 @@ use twoclock_core::chat::{AnswerEvent, AnswerFormat};
 use twoclock_core::text::Tokenizer;
 use twoclock_core::types::FinishReason;
 
+use super::echoed::Echoed;
 use super::response::Usage;
 use super::tools;
-
-/// Fields of a request that its response says again, and what it says where they were left out.
-fn echoed() -> [(&'static str, Value); 13] {
-    [
-        ("instructions", Value::Null),
-        ("max_output_tokens", Value::Null),
-        ("metadata", json!({})),
-        ("parallel_tool_calls", json!(true)),
-        ("reasoning", json!({"effort": null, "summary": null})),
-        ("temperature", json!(1.0)),
-        ("text", json!({"format": {"type": "text"}})),
-        ("tool_choice", json!("auto")),
-        ("tools", json!([])),
-        ("top_p", json!(1.0)),
-        ("truncation", json!("disabled")),
-        ("user", Value::Null),
-        ("service_tier", json!("default")),
-    ]
-}
 
 /// An item that grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +21,9 @@ enum Open {
 /// Makes the events of one response, in their order.
 #[derive(Clone, Debug)]
 pub struct ResponseStream {
-    /// The response without its output.
+    /// The response without what it says again and its output.
     frame: Map<String, Value>,
+    echoed: Echoed,
     id: String,
     format: AnswerFormat,
     /// Items that are whole, and the one that grows.
@@ -53,9 +36,15 @@ pub struct ResponseStream {
 }
 
 impl ResponseStream {
-    /// A response not yet begun: its name (`resp_…`), when (seconds of the epoch), whose, and the body
-    /// that asked for it.
-    pub fn new(id: &str, created_at: u64, model: &str, body: &Value, format: AnswerFormat) -> Self {
+    /// A response not yet begun: its name (`resp_…`), when (seconds of the epoch), whose, and what it says
+    /// again of the body that asked for it.
+    pub fn new(
+        id: &str,
+        created_at: u64,
+        model: &str,
+        echoed: Echoed,
+        format: AnswerFormat,
+    ) -> Self {
         let frame = json!({
             "id": id,
             "object": "response",
@@ -69,13 +58,9 @@ impl ResponseStream {
             "store": false,
             "usage": null,
         });
-        let mut frame = frame.as_object().cloned().unwrap_or_default();
-        for (name, default) in echoed() {
-            let given = body.get(name).filter(|value| !value.is_null());
-            frame.insert(name.to_owned(), given.cloned().unwrap_or(default));
-        }
         Self {
-            frame,
+            frame: frame.as_object().cloned().unwrap_or_default(),
+            echoed,
             id: id.to_owned(),
             format,
             output: Vec::new(),
@@ -186,6 +171,7 @@ impl ResponseStream {
     /// The response as it stands.
     pub fn response(&self) -> Value {
         let mut response = self.frame.clone();
+        self.echoed.put_into(&mut response);
         response.insert("output".into(), json!(self.output));
         Value::Object(response)
     }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use twoclock_core::text::Tokenizer;
 use twoclock_core::types::FinishReason;
 
+use super::echoed::Echoed;
 use super::response::Usage;
 use super::responses_stream::ResponseStream;
 use twoclock_core::chat::{
@@ -37,7 +38,8 @@ fn format() -> AnswerFormat {
 /// All events of an answer.
 fn events(text: &str, reason: FinishReason) -> Vec<Value> {
     let body = json!({"input": "Hi", "temperature": 0.5, "user": null});
-    let mut stream = ResponseStream::new("resp_1", 7, "m", &body, format());
+    let echoed = Echoed::of(&body).unwrap();
+    let mut stream = ResponseStream::new("resp_1", 7, "m", echoed, format());
     let mut splitter = AnswerSplitter::new(format());
     let mut events = stream.begin();
     for c in text.chars() {
@@ -134,7 +136,8 @@ fn a_cut_answer_is_incomplete_and_a_failed_one_says_why() {
         "max_output_tokens"
     );
     assert_eq!(last["response"]["output"][0]["status"], "incomplete");
-    let mut stream = ResponseStream::new("resp_1", 7, "m", &json!({}), format());
+    let echoed = Echoed::of(&json!({})).unwrap();
+    let mut stream = ResponseStream::new("resp_1", 7, "m", echoed, format());
     stream.begin();
     let failed = stream.fail("server_error", "the device is lost");
     assert_eq!(failed[0]["type"], "response.failed");

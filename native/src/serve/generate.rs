@@ -22,10 +22,13 @@ use super::request_body::RequestBody;
 use super::request_id::RequestId;
 use super::request_record::{AskedOf, RequestRecord};
 use super::{chunks, stream, whole};
-use crate::openai::{Asked, Endpoint, Refusal};
+use crate::openai::{Asked, Echoed, Endpoint, Refusal};
 
 /// Writes a body as another protocol's.
 pub type Translate = fn(&Value) -> Result<Value, Refusal>;
+
+/// What of a body is said again.
+pub type Echo = fn(&Value) -> Result<Echoed, Refusal>;
 
 /// How a protocol's bodies are read: as requests of OpenAI's chat or completions.
 #[derive(Clone, Copy)]
@@ -36,6 +39,8 @@ pub struct Protocol {
     pub prefix: &'static str,
     /// A body as one of those, where it is another.
     pub translate: Option<Translate>,
+    /// What of a body its answer says again, where it does.
+    pub echoes: Option<Echo>,
     /// What was refused, by the name its field has here.
     pub renamed: fn(Refusal) -> Refusal,
 }
@@ -51,8 +56,8 @@ pub struct Job {
     pub lease: Lease,
     /// What was asked; its prompts are in `prompts`.
     pub asked: Asked,
-    /// The body, where it was translated.
-    pub body: Option<Value>,
+    /// What of the body its answer says again.
+    pub echoed: Echoed,
     /// The tokens of each prompt.
     pub prompts: Vec<Vec<TokenId>>,
     /// The answers to each prompt.
@@ -73,6 +78,7 @@ pub async fn chat(
         endpoint: Endpoint::Chat,
         prefix: "chatcmpl-",
         translate: None,
+        echoes: None,
         renamed: |refusal| refusal,
     };
     answer(&app, protocol, &id, request).await
@@ -88,6 +94,7 @@ pub async fn completions(
         endpoint: Endpoint::Completions,
         prefix: "cmpl-",
         translate: None,
+        echoes: None,
         renamed: |refusal| refusal,
     };
     answer(&app, protocol, &id, request).await
@@ -171,16 +178,12 @@ impl Job {
     ) -> Result<Self, ApiError> {
         let mut value = body.value()?;
         drop(body);
-        let mut original = None;
+        let mut echoed = Echoed::default();
+        if let Some(echoes) = protocol.echoes {
+            echoed = echoes(&value)?;
+        }
         if let Some(translate) = protocol.translate {
-            let translated = translate(&value)?;
-            let mut body = std::mem::replace(&mut value, translated);
-            // What is long is of no more use.
-            if let Some(fields) = body.as_object_mut() {
-                fields.remove("input");
-                fields.remove("messages");
-            }
-            original = Some(body);
+            value = translate(&value)?;
         }
         let loaded = lease.loaded();
         let asked = Asked::read(protocol.endpoint, &value, &loaded.serving(), seed);
@@ -190,7 +193,7 @@ impl Job {
             let said = "prompt_logprobs is not served for a stream: ask for the answer whole";
             return Err(Refusal::of("prompt_logprobs", said).into());
         }
-        if original.is_some() && asked.params.n != 1 {
+        if protocol.translate.is_some() && asked.params.n != 1 {
             return Err(Refusal::of("n", "n must be 1: there is one answer to it").into());
         }
         let refusal = |error: &Error| asked.refusal(error).map(protocol.renamed);
@@ -225,7 +228,7 @@ impl Job {
             created: now(),
             lease,
             asked,
-            body: original,
+            echoed,
             prompts,
             streams,
             deadline,

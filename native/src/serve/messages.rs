@@ -37,6 +37,7 @@ const PROTOCOL: Protocol = Protocol {
     endpoint: Endpoint::Chat,
     prefix: "msg_",
     translate: Some(|body| as_chat(body, false)),
+    echoes: None,
     renamed,
 };
 

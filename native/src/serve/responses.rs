@@ -19,14 +19,15 @@ use super::one_answer::OneAnswer;
 use super::request_id::RequestId;
 use super::stream::{self, Tell};
 use super::whole::{self, Gathered};
-use crate::openai::Endpoint;
 use crate::openai::responses::{as_chat, renamed};
 use crate::openai::responses_stream::ResponseStream;
+use crate::openai::{Echoed, Endpoint};
 
 const PROTOCOL: Protocol = Protocol {
     endpoint: Endpoint::Chat,
     prefix: "resp_",
     translate: Some(as_chat),
+    echoes: Some(Echoed::of),
     renamed,
 };
 
@@ -47,10 +48,15 @@ pub async fn respond(
 }
 
 fn response(whole: Gathered) -> Value {
-    let body = whole.body.unwrap_or(Value::Null);
     let format = whole.asked.format;
     let model = whole.lease.name();
-    let mut told = ResponseStream::new(&whole.id, whole.created, model, &body, format.clone());
+    let mut told = ResponseStream::new(
+        &whole.id,
+        whole.created,
+        model,
+        whole.echoed,
+        format.clone(),
+    );
     let mut splitter = AnswerSplitter::new(format);
     let mut reason = None;
     if let Some(choice) = whole.choices.first() {
@@ -72,11 +78,11 @@ struct Teller {
 impl Teller {
     fn new(job: &mut Job) -> Self {
         let format = std::mem::take(&mut job.asked.format);
-        let body = job.body.take().unwrap_or(Value::Null);
+        let echoed = std::mem::take(&mut job.echoed);
         let num_prompt_tokens = job.prompts.iter().map(Vec::len).sum();
         let model = job.lease.name();
         Self {
-            stream: ResponseStream::new(&job.id, job.created, model, &body, format.clone()),
+            stream: ResponseStream::new(&job.id, job.created, model, echoed, format.clone()),
             answer: OneAnswer::new(format, num_prompt_tokens),
         }
     }

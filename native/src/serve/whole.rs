@@ -12,7 +12,7 @@ use super::answers::Answers;
 use super::api_error::{ApiError, stream_error};
 use super::generate::{Job, answer_error};
 use super::lease::Lease;
-use crate::openai::{Answered, Asked, Choice, Usage};
+use crate::openai::{Answered, Asked, Choice, Echoed, Usage};
 
 /// All that was answered to a job.
 #[derive(Debug)]
@@ -25,8 +25,8 @@ pub struct Gathered {
     pub lease: Lease,
     /// What was asked.
     pub asked: Asked,
-    /// The body, where it was translated.
-    pub body: Option<Value>,
+    /// What of the body its answer says again.
+    pub echoed: Echoed,
     /// Of each prompt its answers.
     pub choices: Vec<Choice>,
     /// What they took.
@@ -64,7 +64,7 @@ pub async fn gather(job: Job) -> Result<Gathered, ApiError> {
         created,
         lease,
         asked,
-        body,
+        echoed,
         prompts,
         streams,
         deadline: _,
@@ -110,7 +110,7 @@ pub async fn gather(job: Job) -> Result<Gathered, ApiError> {
         created,
         lease,
         asked,
-        body,
+        echoed,
         choices,
         usage,
     })

@@ -1,0 +1,131 @@
+//! What a request to `/v1/responses` says that its response says again. Kept as text as long as the request runs:
+//! values of JSON take dozens of times their text, and requests wait in numbers.
+
+use serde_json::{Map, Value, json};
+
+use super::fields::{Fields, Refusal};
+
+/// Most pairs of `metadata`, and most bytes of its names and values, OpenAI's.
+const MAX_METADATA: (usize, usize, usize) = (16, 64, 512);
+
+/// The fields, and what a response says where they were left out.
+fn defaults() -> [(&'static str, Value); 13] {
+    [
+        ("instructions", Value::Null),
+        ("max_output_tokens", Value::Null),
+        ("metadata", json!({})),
+        ("parallel_tool_calls", json!(true)),
+        ("reasoning", json!({"effort": null, "summary": null})),
+        ("temperature", json!(1.0)),
+        ("text", json!({"format": {"type": "text"}})),
+        ("tool_choice", json!("auto")),
+        ("tools", json!([])),
+        ("top_p", json!(1.0)),
+        ("truncation", json!("disabled")),
+        ("user", Value::Null),
+        ("service_tier", json!("default")),
+    ]
+}
+
+/// The fields that one request has.
+#[derive(Clone, Debug)]
+pub struct Echoed {
+    /// An object.
+    json: Box<str>,
+}
+
+impl Default for Echoed {
+    fn default() -> Self {
+        Self { json: "{}".into() }
+    }
+}
+
+impl Echoed {
+    /// Takes them out of a body.
+    ///
+    /// # Errors
+    /// Those that nothing else reads are not what they must be.
+    pub fn of(body: &Value) -> Result<Self, Refusal> {
+        let fields = Fields::of(body)?;
+        for name in ["user", "service_tier"] {
+            fields.text(name)?;
+        }
+        check_metadata(&fields)?;
+        let given = defaults().into_iter().filter_map(|(name, _)| {
+            let value = fields.get(name)?;
+            Some((name.to_owned(), value.clone()))
+        });
+        let given: Map<String, Value> = given.collect();
+        Ok(Self {
+            json: Value::Object(given).to_string().into(),
+        })
+    }
+
+    /// Puts them into a response, all that there are.
+    pub fn put_into(&self, response: &mut Map<String, Value>) {
+        let given: Map<String, Value> =
+            serde_json::from_str(&self.json).expect("it was written here, from what was read");
+        response.extend(defaults().map(|(name, value)| (name.to_owned(), value)));
+        response.extend(given);
+    }
+}
+
+fn check_metadata(fields: &Fields<'_>) -> Result<(), Refusal> {
+    let (most, name_bytes, value_bytes) = MAX_METADATA;
+    let fits = |(name, value): (&String, &Value)| {
+        let value = value.as_str().map(str::len);
+        name.len() <= name_bytes && value.is_some_and(|bytes| bytes <= value_bytes)
+    };
+    match fields.object("metadata")? {
+        Some(pairs) if pairs.len() > most || !pairs.iter().all(fits) => {
+            let said = format!(
+                "metadata must have at most {most} strings of {value_bytes} bytes, with names of {name_bytes}"
+            );
+            Err(Refusal::of("metadata", said))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_said_again_is_kept() {
+        let body = json!({
+            "input": "a ".repeat(100_000), "unheard_of": vec![json!({}); 1000], "model": "m",
+            "tools": [{"type": "function", "name": "f"}], "temperature": 0.5, "user": null,
+            "metadata": {"a": "b"},
+        });
+        let echoed = Echoed::of(&body).unwrap();
+        assert!(echoed.json.len() < 200, "{}", echoed.json);
+        let mut response = Map::new();
+        echoed.put_into(&mut response);
+        assert_eq!(response.len(), defaults().len());
+        for (name, default) in defaults() {
+            let given = body.get(name).filter(|value| !value.is_null());
+            assert_eq!(&response[name], given.unwrap_or(&default), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_nothing_else_reads_is_read_here() {
+        let pairs = |n: usize| (0..n).map(|i| (i.to_string(), json!("v"))).collect();
+        let many: Map<String, Value> = pairs(17);
+        for (param, wrong) in [
+            ("metadata", json!([])),
+            ("metadata", json!(many)),
+            ("metadata", json!({"a": {"b": []}})),
+            ("metadata", json!({"a": "b".repeat(513)})),
+            ("metadata", json!({"a".repeat(65): "b"})),
+            ("user", json!({"a": []})),
+            ("service_tier", json!([])),
+        ] {
+            let refused = Echoed::of(&json!({param: wrong})).unwrap_err();
+            assert_eq!(refused.param.as_deref(), Some(param), "{wrong}");
+        }
+        let most: Map<String, Value> = pairs(16);
+        assert!(Echoed::of(&json!({"metadata": most})).is_ok());
+    }
+}
