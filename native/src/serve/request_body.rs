@@ -62,7 +62,7 @@ impl RequestBody {
     /// Reads the body of a request.
     ///
     /// # Errors
-    /// It is said to be no JSON, is too long or too slow, or there are too many.
+    /// It is said to be no JSON or to be packed, is too long or too slow, or there are too many.
     pub async fn read(
         request: Request,
         settings: &Settings,
@@ -72,6 +72,11 @@ impl RequestBody {
         if !is_json(headers) {
             let said = "the body must be JSON: send it with Content-Type: application/json";
             return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, said));
+        }
+        if !is_plain(headers) {
+            let said = "the body must be plain: send it without Content-Encoding, which is not undone here";
+            let error = ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, said);
+            return Err(error.code("unsupported_content_encoding"));
         }
         let longest = settings.max_body;
         let too_long = || {
@@ -162,6 +167,18 @@ fn not_json(error: &serde_json::Error) -> ApiError {
     }
     let said = format!("the body is no JSON: {}", json_fault(error));
     ApiError::bad_request(said).code("invalid_json")
+}
+
+/// Whether a body is said to be as it is read.
+fn is_plain(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::CONTENT_ENCODING);
+    let mut codings = values
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|b| *b == b','));
+    codings.all(|coding| {
+        let coding = coding.trim_ascii();
+        coding.is_empty() || coding.eq_ignore_ascii_case(b"identity")
+    })
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

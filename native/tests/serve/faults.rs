@@ -93,6 +93,37 @@ pub(crate) fn faults(client: Client) {
         415
     );
     assert_eq!(send("POST", CHAT, "", "{}").0, 415);
+    // Nothing is unpacked.
+    for coding in [
+        "gzip",
+        "identity, br",
+        "identity\r\nContent-Encoding: zstd",
+        "\u{e9}",
+    ] {
+        let headers = format!("{JSON}Content-Encoding: {coding}\r\n");
+        for path in [CHAT, "/v1/embeddings", "/tokenize"] {
+            let (status, said, reply) = send("POST", path, &headers, "{}");
+            assert_eq!(
+                (status, said),
+                (415, code("unsupported_content_encoding")),
+                "{coding}"
+            );
+            assert_eq!(reply.header("accept-encoding"), Some("identity"));
+        }
+        let reply = client.send("POST", "/v1/messages", &headers, "{}");
+        assert_eq!(
+            (reply.status, &*reply.message_error()),
+            (415, "invalid_request_error")
+        );
+    }
+    for coding in ["identity", "Identity, identity", ""] {
+        let headers = format!("{JSON}Content-Encoding: {coding}\r\n");
+        let body = json!({"prompt": "a"}).to_string();
+        assert_eq!(
+            client.send("POST", "/tokenize", &headers, &body).status,
+            200
+        );
+    }
     let (status, said, _) = send("POST", "/nowhere", JSON, "{}");
     assert_eq!((status, said), (404, code("unknown_path")));
     let (status, said, reply) = send("GET", CHAT, "", "");
