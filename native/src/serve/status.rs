@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -23,8 +24,12 @@ pub async fn models(State(app): State<Arc<App>>) -> Response {
 /// `/v1/models/{model}`.
 pub async fn model(
     State(app): State<Arc<App>>,
-    Path(name): Path<String>,
+    name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
+    let Path(name) = name.map_err(|_| {
+        let said = "the name of a model must be UTF-8: /v1/models says which there are";
+        ApiError::bad_request(said).param("model")
+    })?;
     let mut offered = app.models.offered();
     match offered.find(|offered| offered.name == name) {
         Some(offered) => Ok(whole::json(&as_json(&app, offered))),

@@ -124,6 +124,12 @@ pub(crate) fn faults(client: Client) {
             200
         );
     }
+    for path in ["/v1/models/%ff", "/v1/models/a/%c3", "/v1/models/%"] {
+        let reply = client.get(path);
+        let param = reply.error()["param"].clone();
+        assert_eq!(param, "model", "{path}: {reply:?}");
+    }
+    assert_eq!(client.get("/v1/models/%ff").status, 400);
     let (status, said, _) = send("POST", "/nowhere", JSON, "{}");
     assert_eq!((status, said), (404, code("unknown_path")));
     let (status, said, reply) = send("GET", CHAT, "", "");
