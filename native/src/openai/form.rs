@@ -1,5 +1,5 @@
 //! The form a body wants its answer in: OpenAI's `response_format`, and vLLM's `structured_outputs`
-//! with its older `guided_…` names. What a form means is the engine's.
+//! with its older `guided_…` names, and llama.cpp's `json_schema`. What a form means is the engine's.
 
 use serde_json::{Map, Value, json};
 use twoclock_core::chat::{ToolChoice, form_of_answer};
@@ -29,6 +29,7 @@ pub(super) fn read(
         }
     }
     for (field, name) in [
+        ("json_schema", "json"),
         ("guided_json", "json"),
         ("guided_regex", "regex"),
         ("guided_choice", "choice"),
@@ -110,7 +111,14 @@ fn response_format(format: &Map<String, Value>) -> Result<Option<StructuredOutpu
     let refuse = |said: &str| Err(Refusal::of("response_format", said));
     match format.get("type").and_then(Value::as_str) {
         Some("text") => Ok(None),
-        Some("json_object") => Ok(Some(StructuredOutput::JsonObject)),
+        // As llama.cpp has it, it may name a schema too.
+        Some("json_object") => match format.get("schema").filter(|schema| !schema.is_null()) {
+            None => Ok(Some(StructuredOutput::JsonObject)),
+            Some(schema) if schema.is_object() => {
+                Ok(Some(StructuredOutput::Json(schema.to_string())))
+            }
+            Some(_) => refuse("response_format.schema must be a JSON schema"),
+        },
         Some("json_schema") => {
             let schema = format
                 .get("json_schema")

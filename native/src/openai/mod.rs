@@ -17,6 +17,7 @@ pub mod responses_stream;
 mod responses_stream_tests;
 mod sampling;
 pub mod tools;
+mod unserved;
 
 pub use echoed::Echoed;
 pub use fields::Refusal;

@@ -1,6 +1,5 @@
 //! What the body of a chat or completion request asks: prompts and how to answer them. Unknown fields
-//! are passed over; fields that ask for what there is not are refused, so that nobody believes they
-//! were heeded.
+//! are passed over; those that ask for what there is not are `unserved`'s.
 
 use serde_json::Value;
 use twoclock_core::chat::AnswerFormat;
@@ -13,28 +12,12 @@ use twoclock_core::weights::GenerationDefaults;
 
 use super::fields::{Fields, Refusal};
 use super::prompts::{self, Reading};
-use super::{form, messages, sampling};
+use super::{form, messages, sampling, unserved};
 
 /// Most bytes of a text that is taken apart though it may not fit the context.
 const MAX_COUNTED_BYTES: usize = 1 << 20;
 /// Most answers to one body: prompts times `n`.
 const MAX_ANSWERS: usize = 1024;
-/// Fields of OpenAI's and vLLM's that change the answer, and are not served whatever they hold.
-const UNSERVED: [&str; 10] = [
-    "suffix",
-    "audio",
-    "allowed_token_ids",
-    "logits_processors",
-    "prompt_embeds",
-    "chat_template",
-    "documents",
-    "guided_whitespace_pattern",
-    "structural_tag",
-    "web_search_options",
-];
-/// Switches that change the answer, with the way they stand here.
-const UNSERVED_FLAGS: [(&str, bool); 2] =
-    [("use_beam_search", false), ("skip_special_tokens", true)];
 /// Most alternatives a position reports.
 const MAX_LOGPROBS: usize = 20;
 
@@ -133,6 +116,8 @@ pub struct Asked {
     pub format: AnswerFormat,
     /// The field that gives the answer a form.
     form_field: Option<&'static str>,
+    /// The field that the repetition penalty came in.
+    penalty_field: &'static str,
 }
 
 impl Asked {
@@ -147,7 +132,7 @@ impl Asked {
         seed: u64,
     ) -> Result<Self, Refusal> {
         let fields = Fields::of(body)?;
-        refuse_unserved(&fields)?;
+        unserved::refuse(&fields)?;
         let mut base = SamplingParams {
             temperature: 1.0,
             seed,
@@ -157,7 +142,7 @@ impl Asked {
         let mut params = sampling::read(&fields, base, serving.tokenizer)?;
         let mut form = form::read(&fields)?;
         let mut format = AnswerFormat::default();
-        let most = fields.count("max_tokens")?;
+        let most = fields.count("max_tokens")?.or(n_predict(&fields)?);
         let prompts = match endpoint {
             Endpoint::Chat => {
                 let most = fields.count("max_completion_tokens")?.or(most);
@@ -222,6 +207,7 @@ impl Asked {
             include_usage,
             format,
             form_field,
+            penalty_field: sampling::penalty_field(&fields),
         })
     }
 
@@ -236,7 +222,10 @@ impl Asked {
         let param = match error {
             Error::Text(_) => prompt,
             Error::Request(error) => match error {
-                RequestError::InvalidParameter { name, .. } => name,
+                RequestError::InvalidParameter { name, .. } => match *name {
+                    "repetition_penalty" => self.penalty_field,
+                    name => name,
+                },
                 RequestError::TokenOutOfRange { what, .. } if *what != "the prompt" => what,
                 RequestError::StructuredOutput(_) => self.form_field.unwrap_or("response_format"),
                 RequestError::InvalidSample { .. } | RequestError::MissingOutput { .. } => {
@@ -250,24 +239,10 @@ impl Asked {
     }
 }
 
-/// Refuses what would change the answer and is not there.
-fn refuse_unserved(fields: &Fields<'_>) -> Result<(), Refusal> {
-    let refuse = |name: &str| Err(Refusal::of(name, format!("{name} is not served yet")));
-    for name in UNSERVED {
-        if fields.get(name).is_some() {
-            return refuse(name);
-        }
-    }
-    for (name, served) in UNSERVED_FLAGS {
-        if fields.flag(name)?.is_some_and(|flag| flag != served) {
-            return refuse(name);
-        }
-    }
-    let n = fields.count("n")?.unwrap_or(1);
-    if fields.count("best_of")?.is_some_and(|best| best != n) {
-        return refuse("best_of");
-    }
-    Ok(())
+/// llama.cpp's name for `max_tokens`; below 0 it is as much as the context holds.
+fn n_predict(fields: &Fields<'_>) -> Result<Option<usize>, Refusal> {
+    let most = fields.signed("n_predict")?;
+    Ok(most.map(|most| usize::try_from(most).unwrap_or(usize::MAX)))
 }
 
 /// Whether the answer comes piece by piece, and says what it took.

@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 use super::fields::{Fields, Refusal};
 
 /// Fields that would change the answer, and that nothing here stands behind.
-const UNSERVED: [&str; 6] = [
+const UNSERVED: [&str; 7] = [
+    "context_management",
     "previous_response_id",
     "conversation",
     "prompt",
@@ -32,6 +33,16 @@ pub fn as_chat(body: &Value) -> Result<Value, Refusal> {
             return Err(Refusal::of(name, said));
         }
     }
+    // Thoughts are told as they are, which is what they would be wanted encrypted for: to be sent back.
+    let included = fields.texts("include")?;
+    if let Some(other) = included
+        .iter()
+        .find(|name| *name != "reasoning.encrypted_content")
+    {
+        let other: String = other.chars().take(100).collect();
+        let said = format!("include asks for {other:?}, which is not served");
+        return Err(Refusal::of("include", said));
+    }
     let mut chat = body.as_object().cloned().unwrap_or_default();
     let ours = [
         "input",
@@ -42,6 +53,7 @@ pub fn as_chat(body: &Value) -> Result<Value, Refusal> {
         "tool_choice",
         "reasoning",
         "truncation",
+        "include",
     ];
     for name in ours.iter().chain(&UNSERVED) {
         chat.remove(*name);
@@ -316,6 +328,15 @@ mod tests {
                 json!({"input": "a", "previous_response_id": "resp_1"}),
             ),
             ("background", json!({"input": "a", "background": true})),
+            (
+                "conversation",
+                json!({"input": "a", "conversation": {"id": "c"}}),
+            ),
+            ("include", json!({"input": "a", "include": 5})),
+            (
+                "include",
+                json!({"input": "a", "include": ["message.output_text.logprobs"]}),
+            ),
             ("truncation", json!({"input": "a", "truncation": "some"})),
             (
                 "max_output_tokens",
@@ -325,7 +346,9 @@ mod tests {
             let refused = as_chat(&body).unwrap_err();
             assert_eq!(refused.param.as_deref(), Some(param), "{body}");
         }
-        assert!(as_chat(&json!({"input": "a", "background": false, "top_logprobs": 0})).is_ok());
+        let passed = json!({"input": "a", "background": false, "top_logprobs": 0, "store": true,
+            "include": ["reasoning.encrypted_content"]});
+        assert!(as_chat(&passed).is_ok());
         let refused = renamed(Refusal::of("messages", "messages[0].role must be"));
         assert_eq!(refused, Refusal::of("input", "input[0].role must be"));
     }

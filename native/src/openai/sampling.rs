@@ -1,4 +1,4 @@
-//! How a body wants its tokens drawn: OpenAI's fields, and those that vLLM has beside them. Ranges
+//! How a body wants its tokens drawn: OpenAI's fields, and those that vLLM and llama.cpp have beside them. Ranges
 //! are the engine's to check.
 
 use twoclock_core::text::Tokenizer;
@@ -42,7 +42,7 @@ pub(super) fn read(
         top_p: fields.float("top_p")?.unwrap_or(base.top_p),
         min_p: fields.float("min_p")?.unwrap_or(base.min_p),
         repetition_penalty: fields
-            .float("repetition_penalty")?
+            .float(penalty_field(fields))?
             .unwrap_or(base.repetition_penalty),
         presence_penalty: fields.float("presence_penalty")?.unwrap_or(0.0),
         frequency_penalty: fields.float("frequency_penalty")?.unwrap_or(0.0),
@@ -59,6 +59,13 @@ pub(super) fn read(
         priority: fields.signed("priority")?.unwrap_or(0),
         ..base
     })
+}
+
+/// The field of the repetition penalty; the second is llama.cpp's name for it.
+pub(super) fn penalty_field(fields: &Fields<'_>) -> &'static str {
+    let names = ["repetition_penalty", "repeat_penalty"];
+    let given = names.into_iter().find(|name| fields.get(name).is_some());
+    given.unwrap_or("repetition_penalty")
 }
 
 /// −1 and 0 are all of them.

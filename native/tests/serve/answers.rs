@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::scene::{Client, Program};
-use crate::{faults, metrics};
+use crate::{dialects, faults, metrics};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -42,6 +42,7 @@ fn every_path_answers() {
     tokens(client);
     whats_there(client);
     faults::faults(client);
+    dialects::dialects(client);
     metrics::metrics(client);
     metrics::steps(client);
     server.terminate();

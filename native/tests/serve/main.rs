@@ -7,6 +7,7 @@
 
 mod answers;
 mod calls;
+mod dialects;
 mod doors;
 mod faults;
 mod log;
