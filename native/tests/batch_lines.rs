@@ -121,11 +121,6 @@ fn answers_of_any_length_are_kept_and_those_that_failed_tried_again() {
 fn what_is_not_served_is_refused_by_name() {
     let home = scene();
     let refused = [
-        ("structured_outputs", json!({"structural_tag": "{}"})),
-        (
-            "structured_outputs",
-            json!({"regex": "a", "whitespace_pattern": " "}),
-        ),
         ("structured_outputs", json!({})),
         ("allowed_token_ids", json!([1, 2])),
         ("add_special_tokens", json!(true)),
@@ -140,6 +135,15 @@ fn what_is_not_served_is_refused_by_name() {
         .enumerate()
         .map(|(i, (name, value))| chat(&i.to_string(), json!({ *name: value })))
         .collect();
+    for (name, form) in [
+        ("structural_tag", json!({"structural_tag": "{}"})),
+        (
+            "whitespace_pattern",
+            json!({"regex": "a", "whitespace_pattern": " "}),
+        ),
+    ] {
+        lines.push(chat(name, json!({"structured_outputs": form})));
+    }
     let text = |id: &str, body| request(id, "/v1/completions", body);
     lines.push(text("many", json!({"prompt": vec!["a"; 3], "n": 342})));
     lines.push(text("prompts", json!({"prompt": vec!["a"; 1025]})));
@@ -161,6 +165,10 @@ fn what_is_not_served_is_refused_by_name() {
         let answer = &answers[&i.to_string()];
         assert_eq!(answer["status_code"], 400, "{name} {value}");
         assert_eq!(answer["body"]["error"]["param"], *name, "{answer}");
+    }
+    for name in ["structural_tag", "whitespace_pattern"] {
+        let param = format!("structured_outputs.{name}");
+        assert_eq!(answers[name]["body"]["error"]["param"], param);
     }
     assert_eq!(answers["many"]["body"]["error"]["param"], "n");
     assert_eq!(answers["prompts"]["body"]["error"]["param"], "prompt");

@@ -158,8 +158,8 @@ def test_errors():
     bad = openai.BadRequestError
     refused(bad, 400, "temperature", lambda: chat(temperature=-1))
     refused(bad, 400, "top_logprobs", lambda: chat(logprobs=True, top_logprobs=99))
-    refused(bad, 400, "response_format", lambda: chat(response_format={"type": "json_schema", "json_schema": {
-        "name": "x", "schema": {"type": "numbre"}}}))
+    wrong = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "numbre"}}}
+    refused(bad, 400, "response_format.json_schema.schema", lambda: chat(response_format=wrong))
     long = [{"role": "user", "content": "the cat " * 600}]
     for stream in (False, True):
         refused(bad, 400, "messages", lambda: client.chat.completions.create(

@@ -1,6 +1,7 @@
 //! Bodies of Anthropic's protocol: requests as the chat requests that they are, answers whole and as a
 //! stream, errors. Knows no transport and no engine.
 
+mod output_format;
 pub mod request;
 pub mod response;
 

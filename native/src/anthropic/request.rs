@@ -3,10 +3,21 @@
 
 use serde_json::{Map, Value, json};
 
+use super::output_format;
 use crate::openai::fields::{Fields, Refusal};
 
 /// Fields that would change the answer, and that nothing here stands behind.
 const UNSERVED: [&str; 3] = ["mcp_servers", "container", "context_management"];
+
+/// Fields of chats by the names they have here.
+const RENAMED: [(&str, &str); 3] = [
+    ("stop", "stop_sequences"),
+    (
+        "parallel_tool_calls",
+        "tool_choice.disable_parallel_tool_use",
+    ),
+    ("response_format.json_schema", "output_config.format"),
+];
 
 /// The body as a chat's; fields that both have, and those of vLLM's, are left as they are.
 /// `max_tokens` must be there unless `counts` the prompt alone.
@@ -28,6 +39,8 @@ pub fn as_chat(body: &Value, counts: bool) -> Result<Value, Refusal> {
         "tool_choice",
         "thinking",
         "metadata",
+        "output_config",
+        "output_format",
     ] {
         chat.remove(name);
     }
@@ -60,6 +73,7 @@ pub fn as_chat(body: &Value, counts: bool) -> Result<Value, Refusal> {
     if let Some(choice) = fields.object("tool_choice")? {
         put_choice(choice, &mut chat)?;
     }
+    output_format::put_into(&mut chat, &fields)?;
     if let Some(thinking) = fields.object("thinking")? {
         let enabled = match thinking.get("type").and_then(Value::as_str) {
             Some("enabled") => Some(true),
@@ -82,12 +96,19 @@ pub fn as_chat(body: &Value, counts: bool) -> Result<Value, Refusal> {
 
 /// What a chat's reader refused, by the name the field has here.
 pub fn renamed(refusal: Refusal) -> Refusal {
-    let (from, to) = match refusal.param.as_deref() {
-        Some(from @ "stop") => (from, "stop_sequences"),
-        Some(from @ "parallel_tool_calls") => (from, "tool_choice"),
-        _ => return refusal,
-    };
-    Refusal::of(to, refusal.message.replace(from, to))
+    let refusal = refusal.renamed(&RENAMED);
+    match refusal.param.as_deref() {
+        Some("tools") => {
+            let said = refusal
+                .message
+                .replacen(".function.parameters", ".input_schema", 1);
+            Refusal {
+                message: said.replacen(".function.", ".", 1),
+                ..refusal
+            }
+        }
+        _ => refusal,
+    }
 }
 
 /// A tool as a chat has it.
@@ -358,6 +379,14 @@ mod tests {
             ("tool_choice", with("tool_choice", json!({"type": "tool"}))),
             ("thinking", with("thinking", json!({"type": "on"}))),
             ("mcp_servers", with("mcp_servers", json!([{}]))),
+            (
+                "output_config.format.type",
+                with("output_config", json!({"format": {"type": "text"}})),
+            ),
+            (
+                "output_format.schema",
+                with("output_format", json!({"type": "json_schema", "schema": 5})),
+            ),
         ] {
             let refused = as_chat(&body, false).unwrap_err();
             assert_eq!(refused.param.as_deref(), Some(param), "{body}");

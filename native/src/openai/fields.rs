@@ -22,6 +22,25 @@ impl Refusal {
             message: message.into(),
         }
     }
+
+    /// The same where fields have other names: of each pair the first is that of a field here, or of what it holds,
+    /// and is told as the second. The message is one that begins with its field, as all here do.
+    #[must_use]
+    pub fn renamed(self, names: &[(&str, &str)]) -> Self {
+        let rename = |path: &str| {
+            let renamed = names.iter().find_map(|(from, to)| {
+                let rest = path.strip_prefix(from)?;
+                let is_whole = rest.is_empty() || rest.starts_with(['.', '[']);
+                is_whole.then(|| format!("{to}{rest}"))
+            });
+            renamed.unwrap_or_else(|| path.to_owned())
+        };
+        let path = self.message.split(' ').next().unwrap_or_default();
+        Self {
+            message: rename(path) + &self.message[path.len()..],
+            param: self.param.map(|param| rename(&param)),
+        }
+    }
 }
 
 /// The fields of a body. One that is `null` is not there.

@@ -9,8 +9,16 @@ use twoclock_core::types::StructuredOutput;
 use super::fields::{Fields, Refusal};
 use super::messages::Chat;
 
-/// Forms by name.
-const FORMS: [&str; 5] = ["json", "regex", "choice", "grammar", "json_object"];
+/// Forms by name, and where they stand.
+const FORMS: [(&str, &str); 5] = [
+    ("json", "structured_outputs.json"),
+    ("regex", "structured_outputs.regex"),
+    ("choice", "structured_outputs.choice"),
+    ("grammar", "structured_outputs.grammar"),
+    ("json_object", "structured_outputs.json_object"),
+];
+/// Where OpenAI has a schema.
+const SCHEMA: &str = "response_format.json_schema.schema";
 
 /// The form and the field it came in; none where the body leaves it open.
 pub(super) fn read(
@@ -18,14 +26,13 @@ pub(super) fn read(
 ) -> Result<Option<(StructuredOutput, &'static str)>, Refusal> {
     let mut forms = Vec::new();
     if let Some(format) = fields.object("response_format")? {
-        let form = response_format(format)?;
-        forms.extend(form.map(|form| (form, "response_format")));
+        forms.extend(response_format(format)?);
     }
     if let Some(given) = fields.object("structured_outputs")? {
         refuse_unknown(given)?;
-        for name in FORMS {
-            let form = named(given.get(name), name, "structured_outputs")?;
-            forms.extend(form.map(|form| (form, "structured_outputs")));
+        for (name, field) in FORMS {
+            let form = named(given.get(name), name, field)?;
+            forms.extend(form.map(|form| (form, field)));
         }
     }
     for (field, name) in [
@@ -86,49 +93,58 @@ pub(super) fn of_chat(
 
 /// Refuses what would leave an answer without the form that was asked for.
 fn refuse_unknown(given: &Map<String, Value>) -> Result<(), Refusal> {
-    let refuse = |said: String| Err(Refusal::of("structured_outputs", said));
     // One that is off asks for nothing; and there is nothing to fall back to.
     let asks = |(name, value): &(&String, &Value)| {
         !value.is_null() && **value != Value::Bool(false) && *name != "disable_fallback"
     };
     let unknown = given.iter().filter(asks);
-    let known = FORMS.join(", ");
+    let known = FORMS.map(|(name, _)| name);
+    let listed = known.join(", ");
     match unknown
         .map(|(name, _)| name)
-        .find(|name| !FORMS.contains(&name.as_str()))
+        .find(|name| !known.contains(&name.as_str()))
     {
-        Some(name) => refuse(format!(
-            "structured_outputs.{name} is not served: there are {known}"
-        )),
-        None if given.values().all(Value::is_null) => refuse(format!(
-            "structured_outputs names no form: there are {known}"
-        )),
+        Some(name) => {
+            let name: String = name.chars().take(60).collect();
+            let field = format!("structured_outputs.{name}");
+            let said = format!("{field} is not served: there are {listed}");
+            Err(Refusal::of(&field, said))
+        }
+        None if given.values().all(Value::is_null) => {
+            let said = format!("structured_outputs names no form: there are {listed}");
+            Err(Refusal::of("structured_outputs", said))
+        }
         None => Ok(()),
     }
 }
 
-fn response_format(format: &Map<String, Value>) -> Result<Option<StructuredOutput>, Refusal> {
-    let refuse = |said: &str| Err(Refusal::of("response_format", said));
+fn response_format(
+    format: &Map<String, Value>,
+) -> Result<Option<(StructuredOutput, &'static str)>, Refusal> {
+    let schema = |given: Option<&Value>, field: &'static str| match given {
+        Some(schema) if schema.is_object() => {
+            Ok(Some((StructuredOutput::Json(schema.to_string()), field)))
+        }
+        _ => {
+            let said = format!("{field} must be a JSON schema, an object");
+            Err(Refusal::of(field, said))
+        }
+    };
     match format.get("type").and_then(Value::as_str) {
         Some("text") => Ok(None),
         // As llama.cpp has it, it may name a schema too.
         Some("json_object") => match format.get("schema").filter(|schema| !schema.is_null()) {
-            None => Ok(Some(StructuredOutput::JsonObject)),
-            Some(schema) if schema.is_object() => {
-                Ok(Some(StructuredOutput::Json(schema.to_string())))
-            }
-            Some(_) => refuse("response_format.schema must be a JSON schema"),
+            None => Ok(Some((StructuredOutput::JsonObject, "response_format"))),
+            given => schema(given, "response_format.schema"),
         },
         Some("json_schema") => {
-            let schema = format
-                .get("json_schema")
-                .and_then(|json| json.get("schema"));
-            match schema.filter(|schema| schema.is_object()) {
-                Some(schema) => Ok(Some(StructuredOutput::Json(schema.to_string()))),
-                None => refuse("response_format.json_schema.schema must be a JSON schema"),
-            }
+            let nested = format.get("json_schema");
+            schema(nested.and_then(|json| json.get("schema")), SCHEMA)
         }
-        _ => refuse("response_format.type must be text, json_object or json_schema"),
+        _ => {
+            let said = "response_format.type must be text, json_object or json_schema";
+            Err(Refusal::of("response_format.type", said))
+        }
     }
 }
 
@@ -166,7 +182,7 @@ fn named(
                 "json_object" => "true or false",
                 _ => "a string",
             };
-            let said = format!("{field}: {name} must be {must}");
+            let said = format!("{field} must be {must}");
             Err(Refusal::of(field, said))
         }
     }

@@ -222,10 +222,7 @@ impl Asked {
         let param = match error {
             Error::Text(_) => prompt,
             Error::Request(error) => match error {
-                RequestError::InvalidParameter { name, .. } => match *name {
-                    "repetition_penalty" => self.penalty_field,
-                    name => name,
-                },
+                RequestError::InvalidParameter { name, .. } => name,
                 RequestError::TokenOutOfRange { what, .. } if *what != "the prompt" => what,
                 RequestError::StructuredOutput(_) => self.form_field.unwrap_or("response_format"),
                 RequestError::InvalidSample { .. } | RequestError::MissingOutput { .. } => {
@@ -235,7 +232,14 @@ impl Asked {
             },
             _ => return None,
         };
-        Some(Refusal::of(param, error.to_string()))
+        let said = error.to_string();
+        // The engine has one name for forms, wherever they come from.
+        let why = said.strip_prefix("structured_output.");
+        let said = match why.and_then(|said| said.split_once(": ")) {
+            Some((_, why)) => format!("{param}: {why}"),
+            None => said,
+        };
+        Some(Refusal::of(param, said).renamed(&[("repetition_penalty", self.penalty_field)]))
     }
 }
 
@@ -256,7 +260,7 @@ fn streaming(fields: &Fields<'_>) -> Result<(bool, bool), Refusal> {
         Some(Value::Bool(flag)) => *flag,
         Some(_) => {
             let said = "stream_options.include_usage must be true or false";
-            return Err(Refusal::of("stream_options", said));
+            return Err(Refusal::of("stream_options.include_usage", said));
         }
     };
     Ok((stream, include_usage))

@@ -16,6 +16,16 @@ const UNSERVED: [&str; 7] = [
     "top_logprobs",
 ];
 
+/// Fields of chats by the names they have here.
+const RENAMED: [(&str, &str); 6] = [
+    ("messages", "input"),
+    ("max_completion_tokens", "max_output_tokens"),
+    ("max_tokens", "max_output_tokens"),
+    ("response_format.json_schema", "text.format"),
+    ("response_format", "text.format"),
+    ("truncate_prompt_tokens", "truncation"),
+];
+
 /// The body as a chat's. Fields that both have are left as they are, and so are those of vLLM's.
 ///
 /// # Errors
@@ -101,14 +111,14 @@ pub fn as_chat(body: &Value) -> Result<Value, Refusal> {
 
 /// What a chat's reader refused, by the name the field has here.
 pub fn renamed(refusal: Refusal) -> Refusal {
-    let (from, to) = match refusal.param.as_deref() {
-        Some(from @ "messages") => (from, "input"),
-        Some(from @ "max_completion_tokens") => (from, "max_output_tokens"),
-        Some(from @ "response_format") => (from, "text"),
-        Some(from @ "truncate_prompt_tokens") => (from, "truncation"),
-        _ => return refusal,
-    };
-    Refusal::of(to, refusal.message.replace(from, to))
+    let refusal = refusal.renamed(&RENAMED);
+    match refusal.param.as_deref() {
+        Some("tools") => Refusal {
+            message: refusal.message.replacen(".function.", ".", 1),
+            ..refusal
+        },
+        _ => refusal,
+    }
 }
 
 /// `text.format` holds flat what `response_format` nests.
@@ -164,6 +174,10 @@ fn put_item(item: &Map<String, Value>, messages: &mut Vec<Value>) -> Result<(), 
     match item.get("type").and_then(Value::as_str) {
         None | Some("message") => {
             let role = text("role")?;
+            // Here, as messages stand elsewhere than items.
+            if !["user", "assistant", "system", "developer"].contains(&role) {
+                return Err(".role must be user, assistant, system or developer".to_owned());
+            }
             let content = content(item.get("content").unwrap_or(&Value::Null), ".content")?;
             // Thoughts before it are its own.
             match messages.last_mut().filter(|last| is_begun(last)) {
@@ -172,6 +186,11 @@ fn put_item(item: &Map<String, Value>, messages: &mut Vec<Value>) -> Result<(), 
             }
         }
         Some("function_call") => {
+            let arguments = text("arguments")?.trim();
+            let is_object = serde_json::from_str::<Map<String, Value>>(arguments).is_ok();
+            if !is_object && !arguments.is_empty() {
+                return Err(".arguments must be JSON of an object".to_owned());
+            }
             let call = json!({
                 "id": text("call_id")?,
                 "type": "function",
@@ -323,6 +342,11 @@ mod tests {
                 "input",
                 json!({"input": [{"type": "function_call", "call_id": "1"}]}),
             ),
+            (
+                "input",
+                json!({"input": [{"type": "function_call", "call_id": "1", "name": "f", "arguments": "["}]}),
+            ),
+            ("input", json!({"input": [{"role": "cat", "content": "a"}]})),
             (
                 "previous_response_id",
                 json!({"input": "a", "previous_response_id": "resp_1"}),

@@ -19,14 +19,34 @@ pub(crate) fn faults(client: Client) {
         (
             CHAT,
             chat(json!({"response_format": {"type": "xml"}})),
+            "response_format.type",
+        ),
+        (
+            CHAT,
+            chat(json!({"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}})),
+            "response_format.json_schema.schema",
+        ),
+        (
+            CHAT,
+            chat(json!({"response_format": "json"})),
             "response_format",
+        ),
+        (
+            CHAT,
+            chat(json!({"structured_outputs": {"choice": "yes"}})),
+            "structured_outputs.choice",
+        ),
+        (
+            CHAT,
+            chat(json!({"structured_outputs": {"regex": "("}})),
+            "structured_outputs.regex",
         ),
         (CHAT, chat(json!({"top_logprobs": 3})), "top_logprobs"),
         (CHAT, chat(json!({"stream": "yes"})), "stream"),
         (
             CHAT,
             chat(json!({"stream_options": {"include_usage": 1}})),
-            "stream_options",
+            "stream_options.include_usage",
         ),
         (
             CHAT,
