@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -13,7 +15,9 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
+use super::lingering::Lingering;
 use super::stalled::Stalled;
+use super::unread::Unread;
 
 /// Most headers of a request.
 const MAX_HEADERS: usize = 100;
@@ -63,14 +67,20 @@ pub async fn serve(
             };
             // Pieces of answers are small and are not to wait for each other.
             let _ = stream.set_nodelay(true);
-            let io = TokioIo::new(Stalled::new(stream, bounds.write_timeout));
+            let unread = Unread::default();
+            let stream = Stalled::new(stream, bounds.write_timeout);
+            let io = TokioIo::new(Lingering::new(stream, unread.clone()));
+            let router = TowerToHyperService::new(router.clone());
+            let service = service_fn(move |request: hyper::Request<Incoming>| {
+                router.call(request.map(|body| unread.watch(body)))
+            });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(bounds.header_timeout)
                 .max_headers(MAX_HEADERS)
                 .max_header_size(MAX_HEAD)
                 .max_buf_size(MAX_AHEAD)
-                .serve_connection(io, TowerToHyperService::new(router.clone()));
+                .serve_connection(io, service);
             let watched = graceful.watch(connection);
             tokio::spawn(async move {
                 // What a client does wrong on its connection is its own matter.

@@ -16,6 +16,7 @@ pub mod generate;
 pub mod guarded_body;
 pub mod http_metrics;
 pub mod lease;
+pub mod lingering;
 pub mod listener;
 pub mod loaded;
 pub mod messages;
@@ -44,6 +45,7 @@ pub mod steps;
 pub mod stream;
 pub mod telemetry;
 pub mod tokens;
+pub mod unread;
 pub mod whole;
 
 use std::collections::BTreeSet;

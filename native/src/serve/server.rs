@@ -9,6 +9,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, interval, timeout_at};
 
 use super::app::{App, router};
+use super::lingering::LINGER;
 use super::listener::{self, Bounds, until};
 use super::shutdown::Phase;
 use super::telemetry::Telemetry;
@@ -18,7 +19,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Between two words on what is waited for.
 const TELL: Duration = Duration::from_secs(5);
 /// Time for connections to say what is left after the engines have stopped.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const LAST_WORDS: Duration = Duration::from_secs(1).saturating_add(LINGER);
 
 /// A server that is bound to its address.
 #[derive(Debug)]

@@ -9,6 +9,7 @@ mod answers;
 mod calls;
 mod dialects;
 mod doors;
+mod endings;
 mod faults;
 mod log;
 mod manners;

@@ -1,0 +1,63 @@
+//! Whether a connection's request has a body of which not all was read: its answer then comes while the client still
+//! writes. Shared by the body and the connection; knows neither how it is read nor what becomes of the rest.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes, HttpBody};
+use hyper::body::{Frame, Incoming, SizeHint};
+
+/// Of one connection, whose requests come one after another.
+#[derive(Clone, Debug, Default)]
+pub struct Unread(Arc<AtomicBool>);
+
+impl Unread {
+    /// Whether some is left.
+    pub fn is_some(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Watches the body of the request that is now there.
+    pub fn watch(&self, body: Incoming) -> Body {
+        self.set(body.is_end_stream());
+        let unread = self.clone();
+        Body::new(Watched { body, unread })
+    }
+
+    fn set(&self, is_read: bool) {
+        self.0.store(!is_read, Ordering::Relaxed);
+    }
+}
+
+/// A body that tells when it was read.
+struct Watched {
+    body: Incoming,
+    unread: Unread,
+}
+
+impl HttpBody for Watched {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(frame) = &polled {
+            self.unread
+                .set(frame.is_none() || self.body.is_end_stream());
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
