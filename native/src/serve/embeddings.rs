@@ -36,7 +36,7 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request) -> Result<Resp
     let deadline = Instant::now() + app.settings.request_timeout;
     let record = RequestRecord::of(&request);
     let answered = async {
-        let body = RequestBody::read(request, &app.settings, &app.body_room).await?;
+        let body = RequestBody::read(request, &app).await?;
         let length = body.num_bytes();
         let (lease, body) = lease(&app, body).await?;
         let texts = move || submit(lease, &body, record);

@@ -144,7 +144,7 @@ pub async fn begin(
     deadline: Instant,
 ) -> Result<Job, ApiError> {
     let record = RequestRecord::of(&request);
-    let body = RequestBody::read(request, &app.settings, &app.body_room).await?;
+    let body = RequestBody::read(request, app).await?;
     let length = body.num_bytes();
     let (lease, body) = lease(app, body).await?;
     let id = format!("{}{}", protocol.prefix, id.as_str());

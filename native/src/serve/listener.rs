@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout};
 use super::lingering::Lingering;
 use super::stalled::Stalled;
 use super::unread::Unread;
+use super::until::until;
 
 /// Most headers of a request.
 const MAX_HEADERS: usize = 100;
@@ -39,23 +40,53 @@ pub struct Bounds {
     pub write_timeout: Duration,
 }
 
-/// Serves connections until `stopped` resolves, then lets those that are open end within `grace`.
+/// Where connections come in.
+struct Door {
+    listener: TcpListener,
+    router: Router,
+    bounds: Bounds,
+    places: Arc<Semaphore>,
+}
+
+/// Serves connections until `stopped` resolves, then lets those that are open end within `grace`. Once `draining`
+/// has resolved none lies idle: it ends when it has nothing more to answer.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
     bounds: Bounds,
+    draining: impl Future<Output = ()>,
     stopped: impl Future<Output = ()>,
     grace: Duration,
 ) {
-    let graceful = GracefulShutdown::new();
-    let places = Arc::new(Semaphore::new(bounds.max_connections));
-    let accept = async {
+    let door = Door {
+        listener,
+        router,
+        bounds,
+        places: Arc::new(Semaphore::new(bounds.max_connections)),
+    };
+    let (early, late) = (GracefulShutdown::new(), GracefulShutdown::new());
+    let _ = until(draining, door.take(&early, true)).await;
+    let early = tokio::spawn(early.shutdown());
+    let _ = until(stopped, door.take(&late, false)).await;
+    drop(door);
+    let ended = async {
+        late.shutdown().await;
+        let _ = early.await;
+    };
+    if timeout(grace, ended).await.is_err() {
+        tracing::warn!("some connections did not end in time and are cut");
+    }
+}
+
+impl Door {
+    /// Takes connections for as long as it is asked to, for one request each unless they may lie idle.
+    async fn take(&self, all: &GracefulShutdown, may_idle: bool) {
         loop {
             // Who finds no place waits in the host's queue, and costs nothing here.
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            let Ok(place) = Arc::clone(&self.places).acquire_owned().await else {
                 return;
             };
-            let stream = match listener.accept().await {
+            let stream = match self.listener.accept().await {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     if !is_of_a_connection(&error) {
@@ -68,20 +99,21 @@ pub async fn serve(
             // Pieces of answers are small and are not to wait for each other.
             let _ = stream.set_nodelay(true);
             let unread = Unread::default();
-            let stream = Stalled::new(stream, bounds.write_timeout);
+            let stream = Stalled::new(stream, self.bounds.write_timeout);
             let io = TokioIo::new(Lingering::new(stream, unread.clone()));
-            let router = TowerToHyperService::new(router.clone());
+            let router = TowerToHyperService::new(self.router.clone());
             let service = service_fn(move |request: hyper::Request<Incoming>| {
                 router.call(request.map(|body| unread.watch(body)))
             });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(bounds.header_timeout)
+                .header_read_timeout(self.bounds.header_timeout)
                 .max_headers(MAX_HEADERS)
                 .max_header_size(MAX_HEAD)
                 .max_buf_size(MAX_AHEAD)
+                .keep_alive(may_idle)
                 .serve_connection(io, service);
-            let watched = graceful.watch(connection);
+            let watched = all.watch(connection);
             tokio::spawn(async move {
                 // What a client does wrong on its connection is its own matter.
                 if let Err(error) = watched.await {
@@ -90,28 +122,7 @@ pub async fn serve(
                 drop(place);
             });
         }
-    };
-    let _ = until(stopped, accept).await;
-    drop(listener);
-    if timeout(grace, graceful.shutdown()).await.is_err() {
-        tracing::warn!("some connections did not end in time and are cut");
     }
-}
-
-/// Runs `work` until `end` resolves; the result is that of `work`, if it came first.
-pub(super) async fn until<T>(
-    end: impl Future<Output = ()>,
-    work: impl Future<Output = T>,
-) -> Option<T> {
-    let mut end = std::pin::pin!(end);
-    let mut work = std::pin::pin!(work);
-    std::future::poll_fn(|cx| {
-        if end.as_mut().poll(cx).is_ready() {
-            return std::task::Poll::Ready(None);
-        }
-        work.as_mut().poll(cx).map(Some)
-    })
-    .await
 }
 
 /// Whether an error is one of the connection that was to be taken, and not of this host.

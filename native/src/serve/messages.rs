@@ -59,7 +59,7 @@ pub async fn message(
 
 /// `/v1/messages/count_tokens`.
 pub async fn count(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
-    let body = RequestBody::read(request, &app.settings, &app.body_room).await?;
+    let body = RequestBody::read(request, &app).await?;
     let (lease, body) = lease(&app, body).await?;
     let count = move |body: &RequestBody| -> Result<usize, ApiError> {
         Ok(num_tokens(&body.value()?, lease.loaded()).map_err(renamed)?)

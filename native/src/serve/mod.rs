@@ -46,14 +46,12 @@ pub mod stream;
 pub mod telemetry;
 pub mod tokens;
 pub mod unread;
+pub mod until;
 pub mod whole;
 
 use std::collections::BTreeSet;
-use std::future::poll_fn;
 use std::io::ErrorKind;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
@@ -87,6 +85,7 @@ use server::Server;
 use shutdown::Phase;
 use signals::{Signals, Wish};
 use telemetry::Telemetry;
+use until::until;
 
 /// Serves models until a signal ends it.
 ///
@@ -188,13 +187,11 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
 
 /// Loads a lone model, unless the server is told to end before it is there; gives whether it was not.
 async fn load_alone(app: &App) -> anyhow::Result<bool> {
-    let mut loading = pin!(app.models.load_alone());
-    let mut told = pin!(app.shutdown.reached(Phase::Draining));
-    poll_fn(|cx| match loading.as_mut().poll(cx) {
-        Poll::Ready(loaded) => Poll::Ready(loaded.map(|()| true)),
-        Poll::Pending => told.as_mut().poll(cx).map(|()| Ok(false)),
-    })
-    .await
+    let told = app.shutdown.reached(Phase::Draining);
+    match until(told, app.models.load_alone()).await {
+        Some(loaded) => loaded.map(|()| true),
+        None => Ok(false),
+    }
 }
 
 /// The first wish that it end drains, the second stops.

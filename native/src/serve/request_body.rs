@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
@@ -15,11 +16,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::api_error::ApiError;
-use super::app::Settings;
+use super::app::App;
+use super::shutdown::Phase;
+use super::until::until;
 use crate::text_input::json_fault;
 
 /// Bodies of the greatest length that are held at once.
 const WHOLE_BODIES: usize = 64;
+
+/// Time for the rest of a body once the server drains: who is cut off is not to be waited for.
+const LATE: Duration = Duration::from_secs(2);
 
 /// What all bodies together may hold.
 #[derive(Clone, Debug)]
@@ -62,12 +68,14 @@ impl RequestBody {
     /// Reads the body of a request.
     ///
     /// # Errors
-    /// It is said to be no JSON or to be packed, is too long or too slow, or there are too many.
-    pub async fn read(
-        request: Request,
-        settings: &Settings,
-        room: &BodyRoom,
-    ) -> Result<Self, ApiError> {
+    /// It is said to be no JSON or to be packed, is too long or too slow, there are too many, or the server ends.
+    pub async fn read(request: Request, app: &App) -> Result<Self, ApiError> {
+        let App {
+            settings,
+            body_room,
+            shutdown,
+            ..
+        } = app;
         let headers = request.headers();
         if !is_json(headers) {
             let said = "the body must be JSON: send it with Content-Type: application/json";
@@ -89,7 +97,16 @@ impl RequestBody {
             return Err(too_long());
         }
         let body = Limited::new(request.into_body(), longest);
-        match timeout(settings.body_timeout, Self::gather(body, room)).await {
+        let late = async {
+            shutdown.reached(Phase::Draining).await;
+            // It has less where the server stops before.
+            let _ = timeout(LATE, shutdown.reached(Phase::Stopped)).await;
+        };
+        let gathered = timeout(settings.body_timeout, Self::gather(body, body_room));
+        let Some(gathered) = until(late, gathered).await else {
+            return Err(ApiError::shutting_down());
+        };
+        match gathered {
             Ok(Ok(body)) => Ok(body),
             Ok(Err(NotWhole::TooLong)) => Err(too_long()),
             Ok(Err(NotWhole::NoRoom)) => {

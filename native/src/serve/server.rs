@@ -10,9 +10,10 @@ use tokio::time::{Instant, interval, timeout_at};
 
 use super::app::{App, router};
 use super::lingering::LINGER;
-use super::listener::{self, Bounds, until};
+use super::listener::{self, Bounds};
 use super::shutdown::Phase;
 use super::telemetry::Telemetry;
+use super::until::until;
 
 /// Longest time between two looks at what is loaded.
 const LOOK: Duration = Duration::from_secs(1);
@@ -80,13 +81,14 @@ impl Server {
             let app = Arc::clone(&app);
             tokio::spawn(async move { drain(&app, drain_timeout).await })
         };
+        let drains = app.shutdown.reached(Phase::Draining);
         let stopped = async {
             app.shutdown.reached(Phase::Stopped).await;
             // What still runs is told so by its engine.
             app.models.end().await;
         };
         let router = router(Arc::clone(&app));
-        listener::serve(listener, router, bounds, stopped, LAST_WORDS).await;
+        listener::serve(listener, router, bounds, drains, stopped, LAST_WORDS).await;
         keeping.abort();
         // It has seen that the server stops, and says what that cuts.
         let _ = draining.await;

@@ -34,7 +34,7 @@ async fn read(
     request: Request,
     answer: fn(&Value, &Loaded) -> Result<Value, Refusal>,
 ) -> Result<Response, ApiError> {
-    let body = RequestBody::read(request, &app.settings, &app.body_room).await?;
+    let body = RequestBody::read(request, app).await?;
     let (lease, body) = lease(app, body).await?;
     let answer = move |body: &RequestBody| -> Result<Value, ApiError> {
         Ok(answer(&body.value()?, lease.loaded())?)

@@ -2,8 +2,11 @@
 //! not keep the server.
 
 use std::io::{Read, Write};
+use std::time::Duration;
 
-use crate::scene::{Client, JSON, Plan, Scene, reply};
+use crate::scene::{Client, Gate, JSON, Plan, Scene, long, reply, wait};
+use serde_json::json;
+use twoclock::serve::shutdown::Phase;
 
 /// More than the host keeps for who does not read.
 const MUCH: usize = 12 << 20;
@@ -17,6 +20,17 @@ fn in_one_go(client: Client, bytes: &[u8]) -> crate::scene::Reply {
     let mut stream = client.connect();
     stream.write_all(bytes).unwrap();
     reply(stream)
+}
+
+/// Reads up to where these bytes end.
+fn read_through(stream: &mut impl Read, end: &[u8]) -> Vec<u8> {
+    let mut read = Vec::new();
+    while !read.ends_with(end) {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        read.push(byte[0]);
+    }
+    read
 }
 
 #[test]
@@ -56,15 +70,7 @@ fn who_sends_all_before_it_reads_reads_the_answer() {
     for _ in 0..2 {
         let request = head("/nowhere", "Content-Length: 2\r\n") + "{}";
         stream.write_all(request.as_bytes()).unwrap();
-        let mut status = [0; 12];
-        stream.read_exact(&mut status).unwrap();
-        assert_eq!(&status, b"HTTP/1.1 404");
-        let mut rest = Vec::new();
-        while !rest.ends_with(b"}}") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte).unwrap();
-            rest.push(byte[0]);
-        }
+        assert!(read_through(&mut stream, b"}}").starts_with(b"HTTP/1.1 404"));
     }
 }
 
@@ -78,4 +84,102 @@ fn who_never_ends_is_cut() {
     let chunk = format!("10000\r\n{}\r\n", " ".repeat(0x10000));
     // However fast it is: it has seconds at most.
     while stream.write_all(chunk.as_bytes()).is_ok() {}
+}
+
+/// Who stopped in the middle of a body does not keep a server that is to end, and hears why.
+#[test]
+fn half_a_body_holds_no_drain() {
+    for drain_timeout in [Duration::from_secs(600), Duration::from_millis(50)] {
+        let mut plan = Plan {
+            drain_timeout,
+            ..Plan::default()
+        };
+        plan.settings.body_timeout = Duration::from_secs(600);
+        let mut scene = Scene::start(plan);
+        let client = scene.client;
+        let mut half = Vec::new();
+        for path in [
+            "/v1/completions",
+            "/v1/embeddings",
+            "/tokenize",
+            "/v1/messages",
+        ] {
+            let mut stream = client.connect();
+            let request = head(path, "Content-Length: 10\r\n") + "{";
+            stream.write_all(request.as_bytes()).unwrap();
+            half.push(stream);
+        }
+        wait(|| scene.shutdown.num_running() == half.len());
+        scene.shutdown.advance(Phase::Draining);
+        let messages = reply(half.pop().unwrap());
+        assert_eq!(
+            (messages.status, &*messages.message_error()),
+            (503, "overloaded_error")
+        );
+        for stream in half {
+            let answer = reply(stream);
+            assert_eq!(
+                (answer.status, &answer.error()["code"]),
+                (503, &json!("shutting_down"))
+            );
+            assert_eq!(answer.header("retry-after"), Some("5"));
+        }
+        scene.end();
+    }
+}
+
+/// What is on its way when a server is told to end is still taken in.
+#[test]
+fn the_rest_of_a_body_may_come_while_it_drains() {
+    let mut scene = Scene::start(Plan::default());
+    let mut stream = scene.client.connect();
+    let body = long(3).to_string();
+    let (first, rest) = body.split_at(5);
+    let request = head(
+        "/v1/completions",
+        &format!("Content-Length: {}\r\n", body.len()),
+    ) + first;
+    stream.write_all(request.as_bytes()).unwrap();
+    wait(|| scene.shutdown.num_running() == 1);
+    scene.shutdown.advance(Phase::Draining);
+    stream.write_all(rest.as_bytes()).unwrap();
+    let answer = reply(stream);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    // It will not be used again.
+    assert_eq!(answer.header("connection"), Some("close"));
+    scene.end();
+}
+
+#[test]
+fn idle_connections_end_when_it_drains() {
+    let gate = Gate::default();
+    let mut scene = Scene::start(Plan {
+        gate: Some(gate.clone()),
+        ..Plan::default()
+    });
+    let client = scene.client;
+    let running = client.begin("/v1/completions", &long(3));
+    wait(|| gate.is_asked());
+    let mut silent = client.connect();
+    let mut idle = client.connect();
+    idle.write_all(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .unwrap();
+    read_through(&mut idle, b"}]}");
+    scene.shutdown.advance(Phase::Draining);
+    // They read an end, not an answer and not a fault.
+    assert_eq!(idle.read_to_end(&mut Vec::new()).unwrap(), 0);
+    assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+    assert_eq!(scene.shutdown.num_running(), 1);
+    // Who asks how it is hears it, once a connection.
+    let mut late = client.connect();
+    late.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .unwrap();
+    let health = reply(&late);
+    assert_eq!(
+        (health.status, health.header("connection")),
+        (503, Some("close"))
+    );
+    gate.open(usize::MAX / 2);
+    assert_eq!(reply(running).status, 200);
+    scene.end();
 }
