@@ -106,6 +106,8 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         idle_unload,
         max_loaded_models,
     } = args.limits.clone();
+    let max_connections = max_connections as usize;
+    open_files::raise(max_connections)?;
     let keys = ApiKeys::load(args.place.api_key_file.as_deref())?;
     let cors_origins = cors::origins(&args.place.cors_origin)?;
     let settings = Settings {
@@ -145,7 +147,7 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         let mut signals = Signals::listen().context("the host lets no signal be listened to")?;
         let at = listener.local_addr()?;
         let bounds = Bounds {
-            max_connections: open_files::connections(max_connections as usize)?,
+            max_connections: open_files::connections(max_connections)?,
             header_timeout,
             write_timeout,
         };

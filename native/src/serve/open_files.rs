@@ -6,29 +6,33 @@ use anyhow::bail;
 /// Files that are left for what is no connection: models while they are loaded, devices, threads of the runtime.
 const KEPT: usize = 64;
 
-/// Raises the limit as far as it goes; gives how many connections there may be at once, at most `wanted`, so that
-/// one is never taken without a file for it. Says what it did in the log.
+/// Raises the limit as far as it goes, and says what it did in the log. It comes before everything that opens files,
+/// of which some does not bear to get none.
 ///
 /// # Errors
-/// The limit leaves no room for any.
-pub fn connections(wanted: usize) -> anyhow::Result<usize> {
+/// The limit leaves no room for `connections` at once, nor for any.
+pub fn raise(connections: usize) -> anyhow::Result<()> {
     let Some(limit) = limit::raise() else {
-        return Ok(wanted);
+        return Ok(());
     };
-    let open = limit::num_open().unwrap_or(KEPT);
-    let room = limit.now.saturating_sub(open + KEPT);
     let (before, now) = (limit.before, limit.now);
     match before == now {
         true => tracing::info!(now, "open files"),
         false => tracing::info!(before, now, "open files: the limit was raised"),
     }
-    if room == 0 {
-        bail!(
-            "only {now} files may be open, which leaves none for connections: raise the limit (ulimit -n, or \
-             LimitNOFILE of a unit) to {} or more",
-            open + KEPT + wanted
-        );
-    }
+    room(now, connections).map(|_| ())
+}
+
+/// How many connections there may be at once beside what is open now, at most `wanted`, so that one is never taken
+/// without a file for it.
+///
+/// # Errors
+/// There is no room for any.
+pub fn connections(wanted: usize) -> anyhow::Result<usize> {
+    let Some(now) = limit::now() else {
+        return Ok(wanted);
+    };
+    let room = room(now, wanted)?;
     if room < wanted {
         tracing::warn!(
             wanted,
@@ -37,6 +41,19 @@ pub fn connections(wanted: usize) -> anyhow::Result<usize> {
         );
     }
     Ok(wanted.min(room))
+}
+
+/// Files that are left for connections, of which so many are wanted.
+fn room(limit: usize, wanted: usize) -> anyhow::Result<usize> {
+    let taken = KEPT + limit::num_open().unwrap_or(KEPT);
+    match limit.saturating_sub(taken) {
+        0 => bail!(
+            "only {limit} files may be open, which leaves none for connections: raise the limit (ulimit -n, or \
+             LimitNOFILE of a unit) to {} or more",
+            taken + wanted
+        ),
+        room => Ok(room),
+    }
 }
 
 /// A limit of files before and after.
@@ -59,14 +76,7 @@ mod limit {
 
     /// Raises the soft limit to the hard one; `None` where the host does not say.
     pub(super) fn raise() -> Option<Limit> {
-        let mut limit = libc::rlimit {
-            rlim_cur: 0,
-            rlim_max: 0,
-        };
-        // SAFETY: the call writes one `rlimit`, which is there.
-        if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
-            return None;
-        }
+        let mut limit = get()?;
         let before = limit.rlim_cur;
         for wanted in [limit.rlim_max, limit.rlim_max.min(MOST_IF_UNNAMED)] {
             if wanted <= limit.rlim_cur {
@@ -81,11 +91,28 @@ mod limit {
                 limit = raised;
             }
         }
-        let number = |files: libc::rlim_t| usize::try_from(files).unwrap_or(usize::MAX);
         Some(Limit {
             before: number(before),
             now: number(limit.rlim_cur),
         })
+    }
+
+    /// The soft limit.
+    pub(super) fn now() -> Option<usize> {
+        get().map(|limit| number(limit.rlim_cur))
+    }
+
+    fn get() -> Option<libc::rlimit> {
+        let mut limit = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        // SAFETY: the call writes one `rlimit`, which is there.
+        (unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0).then_some(limit)
+    }
+
+    fn number(files: libc::rlim_t) -> usize {
+        usize::try_from(files).unwrap_or(usize::MAX)
     }
 
     /// Files that are open now.
@@ -100,6 +127,10 @@ mod limit {
 
     /// There is none that matters.
     pub(super) fn raise() -> Option<Limit> {
+        None
+    }
+
+    pub(super) fn now() -> Option<usize> {
         None
     }
 

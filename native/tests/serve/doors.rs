@@ -2,6 +2,7 @@
 //! stands in the queue.
 
 use std::net::TcpStream;
+use std::process::Command;
 
 use crate::scene::{Plan, Program, Scene, long};
 use serde_json::json;
@@ -79,4 +80,24 @@ fn a_body_may_have_more_prompts_than_the_queue_holds() {
     let answer = client.post("/v1/embeddings", &body);
     assert_eq!(answer.status, 200, "{answer:?}");
     assert_eq!(answer.json()["data"].as_array().unwrap().len(), 100);
+}
+
+/// Where there are too few files even to begin, that is what is said.
+#[test]
+fn too_few_files_are_said_and_what_to_do() {
+    for files in [6, 8, 12, 16, 32, 64] {
+        let home = tempfile::tempdir().unwrap();
+        let serve = "exec \"$0\" serve -m ./nowhere --device cpu --port 0";
+        let output = Command::new("sh")
+            .args(["-c", &format!("ulimit -n {files} && {serve}")])
+            .arg(env!("CARGO_BIN_EXE_twoclock"))
+            .env("TWOCLOCK_HOME", home.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{files}: {said}");
+        let told = format!("only {files} files may be open");
+        assert!(said.contains(&told) && said.contains("ulimit -n"), "{said}");
+        assert!(!said.contains("panicked"), "{said}");
+    }
 }
