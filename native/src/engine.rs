@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use indicatif::ProgressBar;
@@ -267,10 +267,11 @@ pub fn load(
         .context("the engine cannot be set up")?;
     // The reference kernels are compiled with the program.
     if warm_up && has_adapter {
-        let bar = report.bar("warming up", None);
-        let warmed_up = block_on(core.warm_up());
-        bar.finish_and_clear();
-        warmed_up.context("the first steps on the device failed")?;
+        let (began, mut stages) = (Instant::now(), report.stages(1));
+        stages.begin("warming up");
+        block_on(core.warm_up()).context("the first steps on the device failed")?;
+        let ms = began.elapsed().as_millis() as u64;
+        tracing::info!(ms, "warmed up");
     }
     core.set_cost_model(cost, slo);
     Ok(LlmEngine::new(core, tokenizer).with_factory(factory, RetryPolicy::default()))

@@ -33,6 +33,8 @@ pub(super) struct PagedHash {
     pub(super) most_in_flight: usize,
     pub(super) num_preemptions: usize,
     pub(super) num_computed: usize,
+    /// Tokens of each step.
+    pub(super) step_tokens: Vec<usize>,
     /// What each request drew last.
     last_drawn: BTreeMap<RequestId, TokenId>,
 }
@@ -49,6 +51,7 @@ impl PagedHash {
             most_in_flight: 0,
             num_preemptions: 0,
             num_computed: 0,
+            step_tokens: Vec::new(),
             last_drawn: BTreeMap::new(),
         }
     }
@@ -114,6 +117,7 @@ impl ExecuteModel for PagedHash {
             self.pages[copy.dst as usize] = self.pages[copy.src as usize].clone();
         }
         self.num_computed += step.total_num_scheduled_tokens();
+        self.step_tokens.push(step.total_num_scheduled_tokens());
         let sequences = step.scheduled.iter().map(|share| self.run(share)).collect();
         Ok(ModelRunnerOutput { sequences })
     }

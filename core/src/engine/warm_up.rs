@@ -6,46 +6,66 @@ use super::ledger::Ledger;
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::runner::ExecuteModel;
-use crate::types::SamplingParams;
+use crate::types::{SamplingParams, TokenId};
 
-/// Tokens of a prompt for each regime of matrices: more than 64 tokens, and up to 64. Their answers are the third.
-const PROMPTS: [usize; 2] = [72, 24];
+/// Answers drawn together, and the tokens of the prompt of each. Together prompts are more than 64 tokens, up to 64,
+/// and few; answers are as many as a matrix-vector body takes: each is a regime of its own.
+const WAVES: [(usize, usize); 4] = [(8, 9), (4, 6), (2, 2), (1, 1)];
 
 impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
-    /// Serves a few short prompts, as far as the limits let it, and forgets them: no count, no time and no cached
-    /// block stays. For an engine that nobody asked anything yet: what others bring meanwhile is counted nowhere.
+    /// Serves a few short prompts, as far as the limits let it, so that what most requests run is compiled: prompts
+    /// and answers of every number of tokens a matrix has a body for, drawn greedily and with cuts and penalties. Long
+    /// contexts, forms, log-probabilities and embeddings are not among them.
+    ///
+    /// Nothing of it stays: no count, no time, no cached block. For an engine that nobody asked anything and that
+    /// [predicts](Self::set_cost_model) no steps yet.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's, and what a prompt met.
     pub async fn warm_up(&mut self) -> Result<()> {
-        let most = self.scheduler.config().max_model_len;
-        let ledger = std::mem::replace(&mut self.ledger, Ledger::new(most));
-        let step_costs = self.step_costs.take();
+        let config = self.scheduler.config();
+        let (max_model_len, max_num_seqs) = (config.max_model_len, config.max_num_seqs);
         let kv_slot_seconds = self.kv_slot_seconds;
-        let served = self.serve_prompts(most).await;
-        self.ledger = ledger;
-        self.step_costs = step_costs;
-        self.kv_slot_seconds = kv_slot_seconds;
-        self.scheduler.reset_prefix_cache();
-        served
-    }
-
-    async fn serve_prompts(&mut self, max_model_len: usize) -> Result<()> {
-        for (seed, num_tokens) in PROMPTS.into_iter().enumerate() {
+        for (wave, (num_answers, num_tokens)) in WAVES.into_iter().enumerate() {
+            // A sequence of one token can draw none.
             let num_tokens = num_tokens.min(max_model_len.saturating_sub(2));
             if num_tokens == 0 {
-                continue;
+                break;
             }
-            let params = SamplingParams {
-                temperature: 1.0,
-                seed: seed as u64,
-                max_tokens: 2,
-                ignore_eos: true,
-                ..SamplingParams::default()
-            };
-            self.generate(vec![(vec![0; num_tokens], params)]).await?;
+            let requests = (0..num_answers.min(max_num_seqs)).map(|n| {
+                // Each has a token of its own, so that none is spared what another computed.
+                let token = ((wave * 8 + n) % self.vocab_size) as TokenId;
+                (vec![token; num_tokens], params(wave, n))
+            });
+            for answer in self.generate(requests.collect()).await? {
+                answer?;
+            }
         }
+        self.ledger = Ledger::new(max_model_len);
+        self.kv_slot_seconds = kv_slot_seconds;
+        self.scheduler.reset_prefix_cache();
         Ok(())
+    }
+}
+
+/// A token with the prompt and one behind it, drawn in another way by every second. One wave has penalties: who has
+/// none does not wait for whom they hold up, and would be computed apart.
+fn params(wave: usize, n: usize) -> SamplingParams {
+    let params = SamplingParams {
+        max_tokens: 2,
+        ignore_eos: true,
+        seed: n as u64,
+        repetition_penalty: if wave == 1 { 1.1 } else { 1.0 },
+        ..SamplingParams::default()
+    };
+    match (wave + n).is_multiple_of(2) {
+        true => params,
+        false => SamplingParams {
+            temperature: 1.0,
+            top_k: 40,
+            top_p: 0.9,
+            ..params
+        },
     }
 }
 
@@ -56,14 +76,31 @@ mod tests {
     use pollster::block_on;
 
     #[test]
+    fn every_regime_has_run() {
+        for block_size in [16, 32] {
+            let mut engine = engine(SchedulerConfig {
+                block_size,
+                max_num_seqs: 16,
+                ..config()
+            });
+            block_on(engine.warm_up()).unwrap();
+            for num_tokens in [72, 24, 8, 4, 2, 1] {
+                let ran = engine.runner().step_tokens.contains(&num_tokens);
+                assert!(ran, "{num_tokens} of {:?}", engine.runner().step_tokens);
+            }
+        }
+    }
+
+    #[test]
     fn nothing_is_left_of_it() {
-        for max_model_len in [config().max_model_len, 70, 4, 1] {
+        for max_model_len in [config().max_model_len, 70, 4, 3, 2, 1] {
             let mut engine = engine(SchedulerConfig {
                 max_model_len,
                 ..config()
             });
             let (metrics, gauges) = (format!("{:?}", engine.metrics()), engine.gauges());
             block_on(engine.warm_up()).unwrap();
+            assert_eq!(engine.runner().step_tokens.is_empty(), max_model_len < 3);
             assert!(!engine.has_unfinished_requests());
             assert_eq!(format!("{:?}", engine.metrics()), metrics);
             assert_eq!(engine.gauges(), gauges);
@@ -72,5 +109,12 @@ mod tests {
         let mut engine = engine(config());
         block_on(engine.warm_up()).unwrap();
         assert_eq!(serve(&mut engine, 0..8), served_alone());
+    }
+
+    #[test]
+    fn what_a_device_meets_is_told() {
+        let mut engine = engine(config());
+        engine.runner_mut().fail_next = true;
+        assert!(block_on(engine.warm_up()).is_err());
     }
 }

@@ -48,8 +48,8 @@ pub struct ServeArgs {
     /// What it tells.
     #[command(flatten)]
     pub telling: TellingArgs,
-    /// Do not run the kernels once before a model is asked: the first requests then wait for what of them the driver
-    /// compiles.
+    /// Do not run the kernels that most requests run once before a model is asked: the first ones then wait for what the
+    /// driver compiles.
     #[arg(long)]
     pub no_warmup: bool,
     /// How requests share a model.
