@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
-use twoclock_core::chat::Continuation;
+use twoclock_core::chat::ChatPrompt;
 use twoclock_core::text::{ChatTemplate, Detokenizer, Tokenizer};
 use twoclock_core::types::TokenId;
 use twoclock_core::weights::Checkpoint;
@@ -132,7 +132,7 @@ fn every_conversation_is_rendered_to_the_byte() {
         let last = messages.as_array().and_then(|m| m.last()).unwrap();
         let text = if last["role"] == "assistant" {
             let messages = messages.as_array().unwrap();
-            let continued = Continuation::of(&template, messages, &none, &tokenizer);
+            let continued = ChatPrompt::continuing(&template, messages, &none, &tokenizer);
             continued.unwrap().prompt.text
         } else {
             let add = &case["request"]["add_generation_prompt"];

@@ -2,7 +2,7 @@
 
 use super::tool_form_tests::tokenizer;
 use super::*;
-use crate::text::{ChatTemplate, TextError};
+use crate::text::ChatTemplate;
 use serde_json::{Map, Value, json};
 
 const PLAIN: &str = "{% for m in messages %}[{{ m.role }}]{{ m.content }};{% endfor %}\
@@ -13,10 +13,13 @@ const THINKING: &str = "{% for m in messages %}[{{ m.role }}]{{ m.content.split(
 const OPENING: &str = "{% for m in messages %}[{{ m.role }}]{{ m.content.split('</think>')[-1] }};{% endfor %}\
     {% if add_generation_prompt %}[assistant]<think>\n{% endif %}";
 
-fn continued(source: &str, last: Value) -> Result<Continuation, TextError> {
+const CLOSED: &str = "{% for m in messages %}[{{ m.role }}]{{ m.content.split('</think>')[-1] }};{% endfor %}\
+    {% if add_generation_prompt %}[assistant]<think>\n\n</think>\n\n{% endif %}";
+
+fn continued(source: &str, last: Value) -> Result<ChatPrompt, ChatPromptError> {
     let template = ChatTemplate::new(source, None, None, None).unwrap();
     let messages = [json!({"role": "user", "content": "Count"}), last];
-    Continuation::of(&template, &messages, &Map::new(), &tokenizer(&["<end>"]))
+    ChatPrompt::continuing(&template, &messages, &Map::new(), &tokenizer(&["<end>"]))
 }
 
 fn answer(content: &str) -> Value {
@@ -54,29 +57,53 @@ fn thoughts_are_closed_before_what_is_said() {
     });
     let thought =
         |content: &str| json!({"role": "assistant", "content": content, "reasoning_content": "hm"});
+    let inline = "<think>\nhm\n</think>\n\n1,";
     for (source, last, text, reasoning) in [
         (OPENING, answer("1,"), "<think>\n\n</think>\n\n1,", None),
         (OPENING, answer(""), "<think>\n", open),
-        (OPENING, thought("1,"), "<think>\nhm\n</think>\n\n1,", None),
+        (OPENING, thought("1,"), inline, None),
         (OPENING, thought(""), "<think>\nhm", open),
-        (THINKING, thought("1,"), "<think>\nhm\n</think>\n\n1,", None),
+        (OPENING, answer("<think>\nhm"), "<think>\nhm", open),
+        (OPENING, answer(inline), inline, None),
+        (THINKING, thought("1,"), inline, None),
         (THINKING, thought(""), "<think>\nhm", open),
         (THINKING, answer("<think>\nhm"), "<think>\nhm", open),
+        (THINKING, answer(inline), inline, None),
         (
             THINKING,
-            answer("<think>\nhm\n</think>\n1,"),
-            "<think>\nhm\n</think>\n1,",
+            answer("<think>hm</think>"),
+            "<think>\nhm\n</think>\n\n",
             None,
         ),
+        // A block that says there are none makes room for those there are.
+        (CLOSED, answer("1,"), "<think>\n\n</think>\n\n1,", None),
+        (CLOSED, thought("1,"), inline, None),
+        (CLOSED, thought(""), "<think>\nhm", open),
     ] {
         let continued = continued(source, last.clone()).unwrap();
-        assert_eq!(
-            continued.prompt.text,
-            format!("[user]Count;[assistant]{text}"),
-            "{last}"
-        );
-        assert_eq!(continued.reasoning, reasoning, "{last}");
+        let whole = format!("[user]Count;[assistant]{text}");
+        assert_eq!(continued.prompt.text, whole, "{last} of {source}");
+        assert_eq!(continued.reasoning, reasoning, "{last} of {source}");
+        assert_eq!(continued.has_begun, text.contains("</think>"), "{last}");
     }
+    let refused = continued(PLAIN, thought("1,"));
+    assert!(matches!(refused, Err(ChatPromptError::NoThoughts)));
+}
+
+#[test]
+fn marks_that_are_special_tokens_are_meant_only_around_thoughts() {
+    let source = "{{ '[/THINK]' if false }}{% if add_generation_prompt %}>{% endif %}";
+    let template = ChatTemplate::new(source, None, None, None).unwrap();
+    let special = tokenizer(&["[THINK]", "[/THINK]"]);
+    let last = [answer("[THINK]a[THINK]b")];
+    let continued = ChatPrompt::continuing(&template, &last, &Map::new(), &special).unwrap();
+    assert_eq!(continued.prompt.text, ">[THINK]a[THINK]b");
+    assert_eq!(continued.prompt.literal, [9..16]);
+    assert!(
+        continued
+            .reasoning
+            .is_some_and(|reasoning| reasoning.is_open)
+    );
 }
 
 #[test]
@@ -87,8 +114,11 @@ fn what_is_no_answer_of_text_is_refused() {
         json!({"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f"}}]}),
     ] {
         let refused = continued(PLAIN, last.clone());
-        assert!(matches!(refused, Err(TextError::NoAnswerBegun)), "{last}");
+        assert!(
+            matches!(refused, Err(ChatPromptError::NoAnswerBegun(_))),
+            "{last}"
+        );
     }
     let template = ChatTemplate::new(PLAIN, None, None, None).unwrap();
-    assert!(Continuation::of(&template, &[], &Map::new(), &tokenizer(&[])).is_err());
+    assert!(ChatPrompt::continuing(&template, &[], &Map::new(), &tokenizer(&[])).is_err());
 }

@@ -3,7 +3,7 @@
 
 pub mod answer;
 mod call_reader;
-pub mod continuation;
+pub mod chat_prompt;
 mod json_call;
 mod json_scan;
 pub mod message;
@@ -17,7 +17,7 @@ pub mod tool_style;
 mod value_kinds;
 
 #[cfg(test)]
-mod continuation_tests;
+mod chat_prompt_tests;
 #[cfg(test)]
 mod split_properties;
 #[cfg(test)]
@@ -28,7 +28,7 @@ mod tagged_tests;
 mod tool_form_tests;
 
 pub use answer::{AnswerEvent, AnswerFormat, AnswerParts, OfferedTools, Reasoning, ToolCall};
-pub use continuation::Continuation;
+pub use chat_prompt::{ChatPrompt, ChatPromptError};
 pub use message::{Message, Role};
 pub use session::{ChatSession, MessageId, SessionError};
 pub use split::AnswerSplitter;

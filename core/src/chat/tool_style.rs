@@ -169,6 +169,14 @@ impl ReasoningStyle {
             Self::MistralThink => "[/THINK]",
         }
     }
+
+    /// What stands between marks and what they enclose, where templates write both.
+    pub(super) fn line_end(self) -> &'static str {
+        match self {
+            Self::Think => "\n",
+            Self::MistralThink => "",
+        }
+    }
 }
 
 /// Whether the tokenizer holds one of these texts for a special token.

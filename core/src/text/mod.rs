@@ -77,7 +77,4 @@ pub enum TextError {
     /// The chat template failed on the conversation.
     #[error("the model's chat template failed: {0}")]
     TemplateFailed(String),
-    /// The answer that was to be continued is none.
-    #[error("only an answer made of text can be continued, and the last message is none")]
-    NoAnswerBegun,
 }

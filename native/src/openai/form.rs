@@ -66,6 +66,16 @@ pub(super) fn of_chat(
 ) -> Result<Option<(StructuredOutput, &'static str)>, Refusal> {
     let Chat { tools, format, .. } = &*chat;
     let demanded = matches!(tools.choice, ToolChoice::Required | ToolChoice::Named(_));
+    let field = form.as_ref().map(|(_, field)| *field);
+    if let Some(field) = field
+        .or(demanded.then_some("tool_choice"))
+        .filter(|_| chat.has_begun)
+    {
+        let said = format!(
+            "{field} gives all of the answer a form, and the last message has begun it: it cannot be continued in one"
+        );
+        return Err(Refusal::of(field, said));
+    }
     let called = |schema: Option<&Value>| {
         form_of_answer(&tools.tools, &tools.choice, format, schema, tokenizer)
             .map_err(|why| Refusal::of("tools", why.to_string()))

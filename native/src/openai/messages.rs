@@ -2,7 +2,7 @@
 //! they become.
 
 use serde_json::{Value, json};
-use twoclock_core::chat::{AnswerFormat, Continuation, Reasoning};
+use twoclock_core::chat::{AnswerFormat, ChatPrompt};
 use twoclock_core::text::RenderedPrompt;
 
 use super::fields::{Fields, Refusal};
@@ -13,6 +13,8 @@ use super::tools::{self, Tools};
 pub struct Chat {
     /// Its prompt.
     pub prompt: RenderedPrompt,
+    /// The text of its answer has begun in it.
+    pub has_begun: bool,
     /// What its answer may call.
     pub tools: Tools,
     /// What its answer may be made of.
@@ -47,16 +49,21 @@ pub fn read(fields: &Fields<'_>, serving: &Serving<'_>) -> Result<Chat, Refusal>
                     add_generation_prompt cannot both be true";
         return Err(Refusal::of("continue_final_message", said));
     }
-    let Continuation { prompt, reasoning } = match goes_on {
-        true => Continuation::of(template, &messages, &extra, serving.tokenizer),
+    let ChatPrompt {
+        prompt,
+        reasoning,
+        has_begun,
+    } = match goes_on {
+        true => ChatPrompt::continuing(template, &messages, &extra, serving.tokenizer),
         false => {
             let begins_answer = begins_answer.unwrap_or(true);
-            let prompt =
-                template.render_prompt(&messages, begins_answer, &extra, serving.tokenizer);
-            prompt.map(|prompt| Continuation {
-                reasoning: Reasoning::of_prompt(template, &prompt.text),
-                prompt,
-            })
+            ChatPrompt::of(
+                template,
+                &messages,
+                begins_answer,
+                &extra,
+                serving.tokenizer,
+            )
         }
     }
     .map_err(|e| refuse(e.to_string()))?;
@@ -66,6 +73,7 @@ pub fn read(fields: &Fields<'_>, serving: &Serving<'_>) -> Result<Chat, Refusal>
     };
     Ok(Chat {
         prompt,
+        has_begun,
         tools,
         format,
     })

@@ -272,9 +272,11 @@ fn tokens(client: Client) {
     body["max_tokens"] = json!(1);
     let usage = &client.ask(CHAT, &body)["usage"];
     assert_eq!(usage["prompt_tokens"], going_on["count"]);
+    let form = json!({"type": "json_object"});
     for wrong in [
         json!({"add_generation_prompt": true}),
         json!({"messages": messages}),
+        json!({"response_format": form}),
     ] {
         let mut wrong_body = body.clone();
         wrong_body
