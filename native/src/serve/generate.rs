@@ -147,7 +147,7 @@ pub async fn begin(
     let body = RequestBody::read(request, app).await?;
     let length = body.num_bytes();
     let (lease, body) = lease(app, body).await?;
-    let id = format!("{}{}", protocol.prefix, id.as_str());
+    let id = format!("{}{}", protocol.prefix, id.of_answer(&app.numbers));
     let seed = app.numbers.next();
     let submit = move || Job::submit(protocol, id, lease, body, seed, deadline, record);
     app.reading.run(length, submit).await?

@@ -13,17 +13,30 @@ const LONGEST: usize = 128;
 
 /// A request's name: visible ASCII.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestId(String);
+pub struct RequestId {
+    name: String,
+    /// The client called it so, and may call others so.
+    is_given: bool,
+}
 
 impl RequestId {
     /// The name as a header.
     pub fn header(&self) -> HeaderValue {
-        HeaderValue::from_str(&self.0).unwrap_or(HeaderValue::from_static("-"))
+        HeaderValue::from_str(&self.name).unwrap_or(HeaderValue::from_static("-"))
     }
 
     /// The name.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.name
+    }
+
+    /// What its answer is called, and the calls in it by that: the same where no other request has it, else a new name.
+    /// Whoever traces gives one name to all requests of a conversation, in which calls must differ.
+    pub fn of_answer(&self, numbers: &Numbers) -> String {
+        match self.is_given {
+            true => numbers.name(),
+            false => self.name.clone(),
+        }
     }
 }
 
@@ -54,10 +67,11 @@ impl Numbers {
         let fits = |name: &&str| {
             !name.is_empty() && name.len() <= LONGEST && name.bytes().all(|b| b.is_ascii_graphic())
         };
-        RequestId(match given.filter(fits) {
-            Some(given) => given.to_owned(),
-            None => self.name(),
-        })
+        let given = given.filter(fits);
+        RequestId {
+            name: given.map_or_else(|| self.name(), str::to_owned),
+            is_given: given.is_some(),
+        }
     }
 }
 
@@ -81,5 +95,11 @@ mod tests {
         let made = numbers.request_id(&HeaderMap::new());
         assert_ne!(made, numbers.request_id(&HeaderMap::new()));
         assert_eq!(made.header().to_str().unwrap(), made.as_str());
+        assert_eq!(made.of_answer(&numbers), made.as_str());
+        let mut headers = HeaderMap::new();
+        headers.insert(HEADER, HeaderValue::from_static("trace-1"));
+        let given = [numbers.request_id(&headers), numbers.request_id(&headers)];
+        assert_eq!(given[0], given[1]);
+        assert_ne!(given[0].of_answer(&numbers), given[1].of_answer(&numbers));
     }
 }
