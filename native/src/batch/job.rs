@@ -388,7 +388,7 @@ impl Work<'_> {
             choices: &open.choices,
             usage,
             scores_prompt: open.asked.scores_prompt,
-            echoes: open.asked.echoes(),
+            scores_echo: open.asked.scores_echo(),
             format: &open.asked.format,
         };
         let body = answered.body(tokenizer);

@@ -211,9 +211,9 @@ impl Asked {
         })
     }
 
-    /// Whether answers say their prompt first.
-    pub fn echoes(&self) -> bool {
-        !self.echoes.is_empty()
+    /// Whether answers say their prompt first, with its log-probabilities as with theirs.
+    pub fn scores_echo(&self) -> bool {
+        !self.echoes.is_empty() && self.params.logprobs.is_some()
     }
 
     /// What the engine says against this request; `None` where it is no fault of the request.

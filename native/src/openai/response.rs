@@ -56,7 +56,7 @@ pub struct Answered<'a> {
     /// choices, else in the first choice of each prompt.
     pub scores_prompt: bool,
     /// Answers say their prompt first, and its log-probabilities are a part of theirs.
-    pub echoes: bool,
+    pub scores_echo: bool,
     /// What an answer may be made of.
     pub format: &'a AnswerFormat,
 }
@@ -104,7 +104,7 @@ impl Answered<'_> {
             }
         }
         let mut scored: Vec<Scored<'_>> = Vec::new();
-        if self.echoes {
+        if self.scores_echo {
             // The prompt is scored once, for the first of its answers.
             let first = &self.choices[index.saturating_sub(completion.index)].completion;
             scored.extend(logprobs::echoed(

@@ -47,7 +47,7 @@ pub async fn answer(job: Job) -> Result<Response, ApiError> {
         choices: &whole.choices,
         usage: whole.usage,
         scores_prompt: whole.asked.scores_prompt,
-        echoes: whole.asked.echoes(),
+        scores_echo: whole.asked.scores_echo(),
         format: &whole.asked.format,
     };
     let tokenizer = whole.lease.loaded().handle().tokenizer();

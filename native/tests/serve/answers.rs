@@ -163,6 +163,11 @@ fn completions(client: Client) {
         .filter_map(|e| e["choices"][0]["text"].as_str())
         .collect();
     assert_eq!(json!(text), echoed[0]["text"]);
+    // Of one token there is nothing to score, and nothing was asked for.
+    for prompt in [json!([5]), json!([5, 6])] {
+        let plain = ask(json!({"prompt": prompt, "echo": true, "max_tokens": 1}));
+        assert_eq!(plain[0]["logprobs"], Value::Null, "{prompt}");
+    }
     let offsets = streamed
         .iter()
         .filter_map(|e| e["choices"][0]["logprobs"]["text_offset"].as_array());
