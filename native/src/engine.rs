@@ -70,9 +70,25 @@ impl EngineOptions {
         }
     }
 
-    /// Longest sequence of an engine for this model, tokens.
-    pub fn context_length(&self, model: &ModelConfig) -> usize {
-        self.limits(model).max_model_len
+    /// The limits, held against each other and against the model.
+    ///
+    /// # Errors
+    /// Nothing could run under them, they reach beyond the model, or the cache holds no sequence as long as is asked
+    /// for.
+    pub fn checked(&self, model: &ModelConfig) -> anyhow::Result<SchedulerConfig> {
+        let config = self.limits(model);
+        config.validate_for(model)?;
+        if let Some(asked) = self
+            .max_model_len
+            .filter(|asked| config.max_model_len < *asked)
+        {
+            bail!(
+                "--max-model-len is {asked}, but --kv-cache-tokens lets the cache hold {}: lower the one or raise the \
+                 other",
+                config.max_model_len
+            );
+        }
+        Ok(config)
     }
 }
 
@@ -207,14 +223,14 @@ pub fn load(
         checkpoint.quantize(quantization)?;
     }
     let model = checkpoint.config.clone();
-    let config = options.limits(&model);
-    let asked = limits(&model, options.max_model_len).max_model_len;
-    if config.max_model_len < asked {
-        report.note(&format!(
-            "sequences have at most {} tokens instead of {asked}, as many as the cache \
-             holds: more --kv-cache-tokens let them be longer",
+    let config = options.checked(&model)?;
+    let wished = limits(&model, None).max_model_len;
+    if options.max_model_len.is_none() && config.max_model_len < wished {
+        tracing::warn!(
+            "sequences have at most {} tokens instead of {wished}, as many as the cache holds: more --kv-cache-tokens \
+             let them be longer",
             config.max_model_len
-        ));
+        );
     }
     let plan = MemoryPlan::new(
         executor.caps(),

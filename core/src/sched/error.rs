@@ -22,8 +22,9 @@ pub enum RequestError {
     },
     /// The prompt leaves no room for an answer.
     #[error(
-        "the prompt has {num_prompt_tokens} tokens and {room} more must fit, but max_model_len is \
-         {max_model_len}: shorten the prompt or raise max_model_len"
+        "the prompt has {num_prompt_tokens} tokens{}, but max_model_len is {max_model_len}: shorten the prompt or \
+         raise max_model_len",
+        if *room > 0 { " and one more must fit" } else { "" }
     )]
     PromptTooLong {
         /// Length of the prompt.

@@ -38,7 +38,7 @@ pub fn as_chat(body: &Value) -> Result<Value, Refusal> {
             let said = format!("{name} is not served: this server keeps no responses");
             let said = match name {
                 "previous_response_id" | "conversation" => said,
-                _ => format!("{name} is not served yet"),
+                _ => format!("{name} is not served"),
             };
             return Err(Refusal::of(name, said));
         }

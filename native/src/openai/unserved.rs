@@ -29,7 +29,7 @@ const FLAGS: [(&str, bool); 5] = [
 
 /// Refuses what would change the answer and is not there.
 pub(super) fn refuse(fields: &Fields<'_>) -> Result<(), Refusal> {
-    let refuse = |name: &str| Err(Refusal::of(name, format!("{name} is not served yet")));
+    let refuse = |name: &str| Err(Refusal::of(name, format!("{name} is not served")));
     for name in FIELDS {
         if fields.get(name).is_some() {
             return refuse(name);

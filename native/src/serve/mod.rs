@@ -230,7 +230,7 @@ fn offered(
             bail!("two models are called {name:?}: give one another name, as -m other={reference}");
         }
         let checkpoint = known.find(reference)?.open()?;
-        let context_length = options.context_length(&checkpoint.config);
+        let context_length = options.checked(&checkpoint.config)?.max_model_len;
         let store = known.store.clone();
         let (verbose, format) = (known.report.is_verbose(), args.telling.log_format);
         let options = EngineOptions {

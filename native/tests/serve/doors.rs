@@ -4,7 +4,7 @@
 use std::net::TcpStream;
 use std::process::Command;
 
-use crate::scene::{Plan, Program, Scene, long};
+use crate::scene::{Plan, Program, Scene, golden, long};
 use serde_json::json;
 use twoclock::serve::auth::ApiKeys;
 
@@ -99,5 +99,34 @@ fn too_few_files_are_said_and_what_to_do() {
         let told = format!("only {files} files may be open");
         assert!(said.contains(&told) && said.contains("ulimit -n"), "{said}");
         assert!(!said.contains("panicked"), "{said}");
+    }
+}
+
+/// Also where each of several models is loaded only when it is asked for.
+#[test]
+fn limits_under_which_nothing_could_be_served_are_said_at_the_start() {
+    for (flags, told) in [
+        (&["--max-num-seqs", "0"][..], "--max-num-seqs is 0"),
+        (
+            &["--max-model-len", "1000000"],
+            "--max-model-len is 1000000",
+        ),
+        (
+            &["--max-model-len", "512", "--kv-cache-tokens", "96"],
+            "--max-model-len is 512, but --kv-cache-tokens lets the cache hold 96",
+        ),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let model = golden("models/qwen2").display().to_string();
+        let output = Command::new(env!("CARGO_BIN_EXE_twoclock"))
+            .env("TWOCLOCK_HOME", home.path())
+            .args(["serve", "--device", "cpu", "--port", "0"])
+            .args(["-m", &format!("a={model}"), "-m", &format!("b={model}")])
+            .args(flags)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{flags:?}: {said}");
+        assert!(said.contains(told), "{said}");
     }
 }

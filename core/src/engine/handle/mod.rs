@@ -62,7 +62,7 @@ impl Default for HandleOptions {
 pub enum SubmitError {
     /// As many wait as may.
     #[error(
-        "{waiting} requests wait already and {max_waiting} may: try again later, or allow more to wait"
+        "{waiting} requests wait already and {max_waiting} may: try again later, or raise max_waiting (--max-queue of a server)"
     )]
     QueueFull {
         /// Requests that wait.
