@@ -98,7 +98,7 @@ fn marks_that_are_special_tokens_are_meant_only_around_thoughts() {
     let last = [answer("[THINK]a[THINK]b")];
     let continued = ChatPrompt::continuing(&template, &last, &Map::new(), &special).unwrap();
     assert_eq!(continued.prompt.text, ">[THINK]a[THINK]b");
-    assert_eq!(continued.prompt.literal, [9..16]);
+    assert_eq!(continued.prompt.literal, std::slice::from_ref(&(9..16)));
     assert!(
         continued
             .reasoning
