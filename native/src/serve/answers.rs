@@ -1,5 +1,6 @@
 //! The streams of one request's prompts as one stream, each piece with its prompt's place. Dropping it
-//! gives up all of them; one that may call once is given up behind its call.
+//! gives up all of them; one that may call once is given up behind its call. What an engine gives up before its
+//! end is no answer.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -49,6 +50,11 @@ impl Answers {
         place: usize,
         piece: Result<RequestOutput, StreamError>,
     ) -> Option<Result<RequestOutput, StreamError>> {
+        let piece = piece.and_then(|gained| match gained.output.finished {
+            // Nobody here asks for that: the engine ends.
+            Some(Ok(FinishReason::Abort)) => Err(StreamError::Gone),
+            _ => Ok(gained),
+        });
         match (&mut self.only_calls, piece) {
             (Some(only_calls), Ok(gained)) => {
                 let told = only_calls.see(place, gained);

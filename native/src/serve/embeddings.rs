@@ -9,7 +9,6 @@ use twoclock_core::engine::Prompt;
 use twoclock_core::engine::handle::RequestStream;
 use twoclock_core::error::Error;
 use twoclock_core::sched::RequestError;
-use twoclock_core::types::FinishReason;
 
 use super::answers::Answers;
 use super::api_error::{ApiError, stream_error, submit_error};
@@ -108,10 +107,8 @@ async fn gather(texts: Texts) -> Result<Response, ApiError> {
     while let Some((place, piece)) = answers.next().await {
         let output = piece.map_err(|e| stream_error(&e, refusal))?.output;
         texts.record.gained(place, &output);
-        match output.finished {
-            Some(Err(error)) => return Err(answer_error(&error)),
-            Some(Ok(FinishReason::Abort)) => return Err(ApiError::cut_short()),
-            _ => {}
+        if let Some(Err(error)) = output.finished {
+            return Err(answer_error(&error));
         }
         if let Some(values) = output.embedding {
             vectors[place] = values;

@@ -15,7 +15,6 @@ use twoclock_core::engine::RequestOutput;
 use twoclock_core::engine::handle::StreamError;
 use twoclock_core::sched::RequestError;
 use twoclock_core::text::Tokenizer;
-use twoclock_core::types::FinishReason;
 
 use super::answers::Answers;
 use super::api_error::{ApiError, stream_error};
@@ -105,9 +104,6 @@ impl<T: Tell> Events<T> {
         piece: Result<RequestOutput, StreamError>,
     ) -> Result<(), ApiError> {
         let piece = piece.map_err(|e| stream_error(&e, |error| self.asked.refusal(error)))?;
-        if piece.output.finished == Some(Ok(FinishReason::Abort)) {
-            return Err(ApiError::cut_short());
-        }
         self.record.gained(place, &piece.output);
         let tokenizer = self.lease.loaded().handle().tokenizer();
         let told = self.teller.gained(place, piece, tokenizer);

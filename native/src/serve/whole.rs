@@ -6,7 +6,6 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use twoclock_core::engine::{Completion, RequestMetrics};
-use twoclock_core::types::FinishReason;
 
 use super::answers::Answers;
 use super::api_error::{ApiError, stream_error};
@@ -87,9 +86,6 @@ pub async fn gather(job: Job) -> Result<Gathered, ApiError> {
     let mut answers = Answers::of_format(streams, n, &asked.format);
     while let Some((place, piece)) = answers.next().await {
         let piece = piece.map_err(|e| stream_error(&e, |error| asked.refusal(error)))?;
-        if piece.output.finished == Some(Ok(FinishReason::Abort)) {
-            return Err(ApiError::cut_short());
-        }
         record.gained(place, &piece.output);
         let choice = &mut choices[place * n + piece.output.index];
         choice.text.push_str(&piece.text);

@@ -17,6 +17,7 @@ mod metrics;
 mod models;
 mod protocols;
 mod reading;
+mod records;
 mod scene;
 mod shapes;
 mod spans;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 mod paced;
 mod program;
 
-pub(crate) use paced::{Fault, Gate, Plan, Scene};
+pub(crate) use paced::{Fault, Gate, Plan, Scene, app};
 pub(crate) use program::Program;
 
 /// Longest time a test waits for anything.

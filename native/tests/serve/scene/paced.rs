@@ -1,6 +1,6 @@
 //! A server inside the test, whose model takes a set time for a step and may meet a fault.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
@@ -198,6 +198,13 @@ impl Drop for Scene {
 }
 
 fn server(listener: TcpListener, plan: Plan) -> Server {
+    let (bounds, drain_timeout, idle_unload) = (plan.bounds, plan.drain_timeout, plan.idle_unload);
+    let app = app(listener.local_addr().unwrap().ip(), plan);
+    Server::new(listener, app, bounds, drain_timeout, idle_unload)
+}
+
+/// What its handlers share, heard at this address.
+pub(crate) fn app(address: IpAddr, plan: Plan) -> App {
     let offered = plan.models.iter().map(|name| Offered {
         name: (*name).to_owned(),
         context_length: CONTEXT,
@@ -205,21 +212,13 @@ fn server(listener: TcpListener, plan: Plan) -> Server {
     });
     let models = Models::new(offered.collect(), plan.model_limits);
     let origins: Vec<String> = plan.cors_origin.into_iter().map(str::to_owned).collect();
-    let address = listener.local_addr().unwrap().ip();
     let allowed_hosts = AllowedHosts::new(address, "127.0.0.1", plan.keys.is_open(), &[]);
-    let app = App {
+    App {
         allowed_hosts: allowed_hosts.unwrap(),
         cors_origins: cors::origins(&origins).unwrap(),
         reading: plan.reading,
         ..App::new(models, plan.settings, plan.keys)
-    };
-    Server::new(
-        listener,
-        app,
-        plan.bounds,
-        plan.drain_timeout,
-        plan.idle_unload,
-    )
+    }
 }
 
 fn load(plan: &Plan) -> Load {
