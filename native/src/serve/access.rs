@@ -2,6 +2,7 @@
 //! still takes it.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
@@ -49,9 +50,15 @@ impl Drop for Line {
             ..
         } = self;
         let ms = milliseconds(self.began.elapsed());
+        let fault = thread::panicking().then(ApiError::fault);
+        if fault.is_some() {
+            // It unwinds what answers, which is no client's doing.
+            self.record.ended(fault.as_ref());
+        }
         let facts = self.record.facts();
         let is_gone = status.is_none() || facts.is_under_way;
-        let status = status.unwrap_or(GONE);
+        let gone = fault.map_or(GONE, |fault| fault.status.as_u16());
+        let status = status.unwrap_or(gone);
         // What ended it in place of its end, and the status that it has or would have had.
         let (error, wanted) = match &facts.error {
             Some(error) => (Some(error.word()), error.status.as_u16()),

@@ -49,6 +49,11 @@ impl ApiError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, message)
     }
 
+    /// What a panic becomes: its words are for the log, which the panic hook writes.
+    pub fn fault() -> Self {
+        Self::internal("this request met a fault of the server")
+    }
+
     /// Not now.
     pub fn unavailable(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message).code(code)

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use axum::Router;
 use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -152,16 +152,13 @@ pub fn router(app: Arc<App>) -> Router {
     };
     router
         .layer(from_fn_with_state(Arc::clone(&app), allowed_hosts::check))
-        .layer(CatchPanicLayer::custom(fault))
+        .layer(CatchPanicLayer::custom(|_| {
+            ApiError::fault().into_response()
+        }))
         .layer(from_fn(messages::shape))
         .layer(from_fn_with_state(Arc::clone(&app), access::log))
         .layer(from_fn(access::no_sniff))
         .with_state(app)
-}
-
-/// What a handler's panic becomes: its words are for the log, which the panic hook writes.
-fn fault(_: Box<dyn std::any::Any + Send>) -> Response {
-    ApiError::internal("this request met a fault of the server").into_response()
 }
 
 async fn unknown_path(uri: Uri) -> ApiError {

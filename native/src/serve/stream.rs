@@ -1,8 +1,9 @@
 //! Answers that come piece by piece, as server-sent events, with comments while there is nothing to say. What
-//! the events are is a teller's. Dropped, as when the client goes, a stream gives up what is left.
+//! the events are is a teller's, whose panics end its stream alone. Dropped, as when the client goes, a stream gives
+//! up what is left.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_core::Stream;
+use thiserror::Error;
 use tokio::time::{Sleep, sleep_until};
 use twoclock_core::engine::RequestOutput;
 use twoclock_core::engine::handle::StreamError;
@@ -59,6 +61,11 @@ pub fn answer<T: Tell + Unpin + 'static>(
     // Proxies that gather answers would keep the pieces back.
     ([("x-accel-buffering", "no")], events).into_response()
 }
+
+/// Nothing more can be told.
+#[derive(Debug, Error)]
+#[error("telling this answer met a fault of the server")]
+struct Fault;
 
 /// The events of an answer.
 struct Events<T> {
@@ -111,15 +118,12 @@ impl<T: Tell> Events<T> {
             .extend(told.map_err(|error| answer_error(&error))?);
         Ok(())
     }
-}
 
-impl<T: Tell + Unpin> Stream for Events<T> {
-    type Item = Result<Event, Infallible>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    /// The next event.
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
-                return Poll::Ready(Some(Ok(event)));
+                return Poll::Ready(Some(event));
             }
             let Some(answers) = &mut self.answers else {
                 return Poll::Ready(None);
@@ -137,6 +141,26 @@ impl<T: Tell + Unpin> Stream for Events<T> {
                     self.end(Some(&ApiError::timed_out()));
                 }
             }
+        }
+    }
+}
+
+impl<T: Tell + Unpin> Stream for Events<T> {
+    type Item = Result<Event, Fault>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        // After a panic the teller is asked once more at most, for its last word.
+        let polled = catch_unwind(AssertUnwindSafe(|| self.poll_event(cx))).or_else(|_| {
+            self.answers = None;
+            catch_unwind(AssertUnwindSafe(|| {
+                self.end(Some(&ApiError::fault()));
+                self.poll_event(cx)
+            }))
+        });
+        match polled {
+            Ok(event) => event.map(|event| event.map(Ok)),
+            // The body is cut, so that nobody takes it for whole.
+            Err(_) => Poll::Ready(Some(Err(Fault))),
         }
     }
 }

@@ -1,23 +1,41 @@
 //! What is known of a request that ends by a fault or with the server: behind handlers of the test's own.
 
+use std::convert::Infallible;
+use std::io::Read;
 use std::net::Ipv4Addr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::sse::Event;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, post};
+use hyper::body::Frame;
 use serde_json::json;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
+use twoclock::openai::Endpoint;
+use twoclock::serve::api_error::ApiError;
 use twoclock::serve::app::App;
+use twoclock::serve::generate::{self, Protocol};
+use twoclock::serve::loaded::Loaded;
+use twoclock::serve::request_id::RequestId;
 use twoclock::serve::request_record::RequestRecord;
 use twoclock::serve::shutdown::Phase;
+use twoclock::serve::stream::{self, Tell};
 use twoclock::serve::{access, embeddings, listener};
+use twoclock_core::engine::RequestOutput;
+use twoclock_core::sched::RequestError;
+use twoclock_core::text::Tokenizer;
 use twoclock_core::types::FinishReason;
 
-use crate::scene::{Client, Gate, Plan, app, reply, wait};
+use crate::scene::{Client, Gate, Plan, app, long, reply, wait};
 
 /// One path, heard like all of a server's.
 struct Heard {
@@ -105,4 +123,101 @@ fn what_is_cut_has_no_reason_of_its_end() {
     );
     let facts = record.facts();
     assert!(!facts.reasons.contains(&FinishReason::Abort), "{facts:?}");
+}
+
+/// Panics when it has something to tell, and where it is so also when it is to say why it ends.
+struct Panics {
+    also_at_the_end: bool,
+}
+
+impl Tell for Panics {
+    fn gained(
+        &mut self,
+        _: usize,
+        _: RequestOutput,
+        _: &Tokenizer,
+    ) -> Result<Vec<Event>, RequestError> {
+        panic!("a fault of a test")
+    }
+
+    fn end(&mut self, _: &Tokenizer) -> Vec<Event> {
+        Vec::new()
+    }
+
+    fn fail(&mut self, error: &ApiError) -> Vec<Event> {
+        assert!(!self.also_at_the_end, "a fault of a test");
+        vec![Event::default().data(format!("{} {}", error.status.as_u16(), error.message))]
+    }
+}
+
+/// Streams that nobody can tell.
+async fn untold(app: Arc<App>, request: Request, also_at_the_end: bool) -> Response {
+    let protocol = Protocol {
+        endpoint: Endpoint::Completions,
+        prefix: "cmpl-",
+        translate: None,
+        echoes: None,
+        renamed: |refusal| refusal,
+    };
+    let id = request.extensions().get::<RequestId>().unwrap().clone();
+    let deadline = Instant::now() + app.settings.request_timeout;
+    let job = generate::begin(&app, protocol, &id, request, deadline).await;
+    let teller = Panics { also_at_the_end };
+    stream::answer(job.unwrap(), |_| teller, app.settings.ping_interval)
+}
+
+/// Panics where nobody catches it.
+struct Broken;
+
+impl HttpBody for Broken {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        panic!("a fault of a test")
+    }
+}
+
+/// A fault of the server is not its client's.
+#[test]
+fn a_panic_in_a_body_is_the_servers_fault() {
+    type Handler = MethodRouter<Arc<App>>;
+    let path = "/v1/completions";
+    let told: Handler =
+        post(|State(app), request: Request| async move { untold(app, request, false).await });
+    let cut: Handler =
+        post(|State(app), request: Request| async move { untold(app, request, true).await });
+    let broken: Handler = post(async || Body::new(Broken).into_response());
+    for (handler, last) in [
+        (told, Some("data: 500 this request")),
+        (cut, Some("")),
+        (broken, None),
+    ] {
+        let heard = Heard::start(Plan::default(), path, handler);
+        match last {
+            Some(last) => {
+                let reply = heard.client.post(path, &long(3));
+                assert_eq!(reply.status, 200);
+                assert!(reply.body.starts_with(last), "{reply:?}");
+                assert_eq!(reply.body.is_empty(), last.is_empty(), "{reply:?}");
+            }
+            // Whether its head was sent before is a matter of buffers.
+            None => {
+                let mut stream = heard.client.begin(path, &long(3));
+                let _ = stream.read_to_end(&mut Vec::new());
+            }
+        }
+        let cuts = |status| heard.app.http_metrics.streams_cut()[&(path, status)];
+        wait(|| cuts(500) + cuts(499) == 1);
+        assert_eq!(cuts(500), 1);
+        // Nothing is computed for it any more.
+        wait(|| {
+            let models = heard.app.models.loaded();
+            let idle = |(_, model): &(&str, Arc<Loaded>)| model.handle().load().num_requests == 0;
+            models.iter().all(idle)
+        });
+    }
 }
