@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, header};
@@ -33,7 +33,6 @@ struct Line {
     path: String,
     /// None where the client went before there was an answer.
     status: Option<u16>,
-    began: Instant,
     record: RequestRecord,
     /// Where spans are wished for.
     span: Option<RequestSpan>,
@@ -49,13 +48,14 @@ impl Drop for Line {
             status,
             ..
         } = self;
-        let ms = milliseconds(self.began.elapsed());
         let fault = thread::panicking().then(ApiError::fault);
         if fault.is_some() {
             // It unwinds what answers, which is no client's doing.
             self.record.ended(fault.as_ref());
         }
-        let facts = self.record.facts();
+        // Taken out, so that who still answers does not wait for what is written.
+        let facts = self.record.take();
+        let ms = milliseconds(facts.began.elapsed());
         let is_gone = status.is_none() || facts.is_under_way;
         let gone = fault.map_or(GONE, |fault| fault.status.as_u16());
         let status = status.unwrap_or(gone);
@@ -95,8 +95,8 @@ impl Drop for Line {
         macro_rules! line {
             ($level:ident) => {
                 tracing::$level!(
-                    target: "access", %method, path = %path_shown, status, ms, id, model, streamed, prompt_tokens,
-                    cached_tokens, output_tokens, queue_ms, ttft_ms, finish_reason, error, because
+                    target: "access", %method, path = %path_shown, status, ms, id, model, streamed,
+                    prompt_tokens, cached_tokens, output_tokens, queue_ms, ttft_ms, finish_reason, error, because
                 )
             };
         }
@@ -126,7 +126,6 @@ pub async fn log(State(app): State<Arc<App>>, mut request: Request, next: Next) 
         method: shortened(request.method().as_str()),
         path: shortened(request.uri().path()),
         status: None,
-        began: Instant::now(),
         record: RequestRecord::default(),
         span: telemetry.and_then(|telemetry| RequestSpan::begin(telemetry, &request)),
         app,

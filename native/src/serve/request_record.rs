@@ -11,7 +11,7 @@ use twoclock_core::types::{FinishReason, SamplingParams};
 use super::api_error::ApiError;
 
 /// What is known of one request, for all who answer it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RequestRecord(Arc<Mutex<Facts>>);
 
 /// What was asked of an engine.
@@ -56,7 +56,8 @@ impl From<&SamplingParams> for Sampling {
 /// What is known so far.
 #[derive(Debug)]
 pub struct Facts {
-    began: Instant,
+    /// When its head was there.
+    pub began: Instant,
     /// Its host and key are right.
     pub is_admitted: bool,
     /// What was asked, once an engine has it.
@@ -77,9 +78,9 @@ pub struct Facts {
     pub error: Option<ApiError>,
 }
 
-impl Default for RequestRecord {
+impl Default for Facts {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Facts {
+        Self {
             began: Instant::now(),
             is_admitted: false,
             asked: None,
@@ -90,7 +91,7 @@ impl Default for RequestRecord {
             ttft: None,
             reasons: Vec::new(),
             error: None,
-        })))
+        }
     }
 }
 
@@ -104,6 +105,11 @@ impl RequestRecord {
     /// What is known so far.
     pub fn facts(&self) -> MutexGuard<'_, Facts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All that is known, of a request that is over: what comes behind is lost.
+    pub fn take(&self) -> Facts {
+        std::mem::take(&mut *self.facts())
     }
 
     /// It is let in.
@@ -166,5 +172,24 @@ impl Facts {
     /// Tokens of all prompts that earlier requests had computed.
     pub fn num_cached_tokens(&self) -> usize {
         self.cached.iter().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_no_more_in_use() {
+        let record = RequestRecord::default();
+        let shared = record.clone();
+        shared.admit();
+        let began = record.facts().began;
+        let facts = record.take();
+        // Who still answers does not wait, and changes nothing of it.
+        shared.ended(Some(&ApiError::timed_out()));
+        assert!(facts.is_admitted && facts.began == began, "{facts:?}");
+        assert_eq!(facts.error, None);
+        assert!(!record.facts().is_admitted);
     }
 }
