@@ -55,7 +55,7 @@ impl Drop for Line {
         }
         // Taken out, so that who still answers does not wait for what is written.
         let facts = self.record.take();
-        let ms = milliseconds(facts.began.elapsed());
+        let duration_ms = milliseconds(facts.began.elapsed());
         let is_gone = status.is_none() || facts.is_under_way;
         let gone = fault.map_or(GONE, |fault| fault.status.as_u16());
         let status = status.unwrap_or(gone);
@@ -72,8 +72,8 @@ impl Drop for Line {
         let error = error.as_deref();
         // What a client did wrong it was told.
         let fault = facts.error.as_ref().filter(|e| e.status.is_server_error());
-        let because = fault.map(|fault| shortened(&fault.message));
-        let because = because.as_deref();
+        let error_message = fault.map(|fault| shortened(&fault.message));
+        let error_message = error_message.as_deref();
         if let (Some(span), Some(telemetry)) = (self.span.take(), &app.telemetry)
             && facts.is_admitted
         {
@@ -95,8 +95,8 @@ impl Drop for Line {
         macro_rules! line {
             ($level:ident) => {
                 tracing::$level!(
-                    target: "access", %method, path = %path_shown, status, ms, id, model, streamed,
-                    prompt_tokens, cached_tokens, output_tokens, queue_ms, ttft_ms, finish_reason, error, because
+                    target: "access", %method, path = %path_shown, status, duration_ms, id, model, streamed,
+                    prompt_tokens, cached_tokens, output_tokens, queue_ms, ttft_ms, finish_reason, error, error_message
                 )
             };
         }

@@ -79,8 +79,8 @@ impl ApiKeys {
                 tracing::info!(keys, "the keys are read anew");
             }
             Err(error) => {
-                let because = output::sentence(&error);
-                tracing::error!(because, "the keys stay as they were");
+                let error_message = output::sentence(&error);
+                tracing::error!(error_message, "the keys stay as they were");
             }
         }
     }

@@ -194,8 +194,8 @@ impl Models {
                 Ok(())
             }
             Err(error) => {
-                let because = output::sentence(&error);
-                tracing::error!(model, because, "it cannot be loaded");
+                let error_message = output::sentence(&error);
+                tracing::error!(model, error_message, "it cannot be loaded");
                 Err(NotLoaded::Failed(error))
             }
         }

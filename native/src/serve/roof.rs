@@ -33,8 +33,8 @@ impl Roof {
     pub fn rates(&self) -> Option<Rates> {
         let measured = || match measure(self.device, &self.store) {
             Ok(rates) => rates,
-            Err(because) => {
-                tracing::warn!(%because, "the device's rates were not measured");
+            Err(error_message) => {
+                tracing::warn!(%error_message, "the device's rates were not measured");
                 None
             }
         };

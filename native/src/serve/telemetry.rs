@@ -151,7 +151,7 @@ impl Collector {
 
     /// Says in the log when the collector goes and when it is back, once each.
     fn watch(&self, answered: &Result<Response<Bytes>, HttpError>) {
-        let because = match answered {
+        let error_message = match answered {
             Ok(answer) if answer.status().is_success() => {
                 if self.is_away.swap(false, Ordering::Relaxed) {
                     tracing::info!("spans reach the collector again");
@@ -162,7 +162,10 @@ impl Collector {
             Err(error) => error.to_string(),
         };
         if !self.is_away.swap(true, Ordering::Relaxed) {
-            tracing::warn!(because, "spans do not reach the collector and are dropped");
+            tracing::warn!(
+                error_message,
+                "spans do not reach the collector and are dropped"
+            );
         }
     }
 }

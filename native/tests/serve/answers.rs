@@ -51,7 +51,7 @@ fn every_path_answers() {
     let line = log.lines().find(|line| line.contains("id=\"mine-1\""));
     let line = line.unwrap_or_else(|| panic!("{log}"));
     assert!(
-        line.contains("method=GET path=/version status=200 ms="),
+        line.contains("method=GET path=/version status=200 duration_ms="),
         "{line}"
     );
     assert!(!log.contains("the cat"), "prompts are nobody else's: {log}");
