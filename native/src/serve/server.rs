@@ -122,11 +122,9 @@ async fn keep(app: &App, idle_unload: Option<Duration>) {
 async fn drain(app: &App, most: Duration) {
     let shutdown = &app.shutdown;
     shutdown.reached(Phase::Draining).await;
-    let most_s = most.as_secs_f64();
     let running = shutdown.num_running();
-    tracing::info!(
-        "draining: {running} requests run, for at most {most_s} s; a second signal stops at once"
-    );
+    let left_s = most.as_secs_f64();
+    tracing::info!(running, left_s, "draining; a second signal stops at once");
     let end = Instant::now() + most;
     loop {
         let next = end.min(Instant::now() + TELL);
@@ -135,17 +133,20 @@ async fn drain(app: &App, most: Duration) {
             Ok(Some(())) => tracing::info!("drained: all requests have ended"),
             Ok(None) => {
                 let running = shutdown.num_running();
-                tracing::warn!("stopped by a second signal: {running} requests are cut");
+                tracing::warn!(
+                    running,
+                    "stopped before all requests have ended: they are cut"
+                );
             }
             Err(_) if next < end => {
                 let running = shutdown.num_running();
-                let left_s = (end - next).as_secs();
-                tracing::info!("draining: {running} requests run, for at most {left_s} s more");
+                let left_s = (end - next).as_secs_f64();
+                tracing::info!(running, left_s, "draining");
                 continue;
             }
             Err(_) => {
                 let running = shutdown.num_running();
-                tracing::warn!("stopped after {most_s} s: {running} requests are cut");
+                tracing::warn!(running, "the time to drain is over: requests are cut");
             }
         }
         break;

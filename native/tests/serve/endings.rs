@@ -1,10 +1,10 @@
 //! How connections end: whoever is answered before all was sent reads the answer, and whoever sends nothing more does
 //! not keep the server.
 
-use std::io::{Read, Write};
-use std::time::Duration;
+use std::io::{ErrorKind, Read, Write};
+use std::time::{Duration, Instant};
 
-use crate::scene::{Client, Gate, JSON, Plan, Scene, long, reply, wait};
+use crate::scene::{Client, Gate, JSON, PATIENCE, Plan, Scene, long, reply, wait};
 use serde_json::json;
 use twoclock::serve::shutdown::Phase;
 
@@ -83,7 +83,16 @@ fn who_never_ends_is_cut() {
     stream.write_all(head.as_bytes()).unwrap();
     let chunk = format!("10000\r\n{}\r\n", " ".repeat(0x10000));
     // However fast it is: it has seconds at most.
-    while stream.write_all(chunk.as_bytes()).is_ok() {}
+    let end = Instant::now() + PATIENCE;
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    let error = loop {
+        match stream.write_all(chunk.as_bytes()) {
+            Ok(()) => assert!(Instant::now() < end, "it is read for ever"),
+            Err(error) => break error.kind(),
+        }
+    };
+    let cuts = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
+    assert!(cuts.contains(&error), "{error}");
 }
 
 /// Who stopped in the middle of a body does not keep a server that is to end, and hears why.

@@ -30,6 +30,14 @@ fn post(client: Client, path: &str, id: &str, body: &Value) -> crate::scene::Rep
 
 #[test]
 fn a_stream_that_was_cut_is_told_and_counted() {
+    let cuts = "twoclock:http_streams_cut_total{path=\"/v1/completions\",status=";
+    let ends = "vllm:request_success_total{model_name=\"tiny\",finished_reason=";
+    let heads = "twoclock:http_requests_total{path=\"/v1/completions\",status=";
+    let counted = |client: Client, sample: &str, count: u64| {
+        let line = format!("{sample} {count}");
+        let metrics = client.get("/metrics").body;
+        assert!(metrics.lines().any(|l| l == line), "{line} in {metrics}");
+    };
     let server = Program::start(&["--request-timeout", "1"]);
     let client = server.client;
     let cut = post(client, TEXT, "late", &endless());
@@ -38,35 +46,8 @@ fn a_stream_that_was_cut_is_told_and_counted() {
         cut.events().pop().unwrap()["error"]["code"],
         "request_timeout"
     );
-    let mut gone = client.begin(TEXT, &endless());
-    read_until(&mut gone, "data: ");
-    drop(gone);
-    assert_eq!(post(client, TEXT, "good", &long(3)).status, 200);
-    let bad = chat(json!({"temperature": -1}));
-    assert_eq!(post(client, CHAT, "bad", &bad).status, 400);
-    let cuts = "twoclock:http_streams_cut_total{path=\"/v1/completions\",status=";
-    // It is over a moment after the client has gone.
-    wait(|| {
-        client
-            .get("/metrics")
-            .body
-            .contains(&format!("{cuts}\"499\"}} 1"))
-    });
-    let metrics = client.get("/metrics").body;
-    let ends = "vllm:request_success_total{model_name=\"tiny\",finished_reason=";
-    for (sample, count) in [
-        (format!("{cuts}\"504\"}}"), 1),
-        (format!("{cuts}\"499\"}}"), 1),
-        (format!("{cuts}\"500\"}}"), 0),
-        (format!("{ends}\"error\"}}"), 0),
-        (
-            "twoclock:http_requests_total{path=\"/v1/completions\",status=\"200\"}".into(),
-            3,
-        ),
-    ] {
-        let line = format!("{sample} {count}");
-        assert!(metrics.lines().any(|l| l == line), "{line} in {metrics}");
-    }
+    counted(client, &format!("{heads}\"200\"}}"), 1);
+    counted(client, &format!("{cuts}\"504\"}}"), 1);
     server.terminate();
     let (_, log) = server.end();
     let late = line(&log, "late");
@@ -78,6 +59,23 @@ fn a_stream_that_was_cut_is_told_and_counted() {
         late.contains("error_message=") && late.contains("--request-timeout"),
         "{late}"
     );
+    let server = Program::start(&[]);
+    let client = server.client;
+    let mut gone = client.begin(TEXT, &endless());
+    read_until(&mut gone, "data: ");
+    drop(gone);
+    assert_eq!(post(client, TEXT, "good", &long(3)).status, 200);
+    let bad = chat(json!({"temperature": -1}));
+    assert_eq!(post(client, CHAT, "bad", &bad).status, 400);
+    // It is over a moment after the client has gone.
+    let one = format!("{cuts}\"499\"}} 1");
+    wait(|| client.get("/metrics").body.contains(&one));
+    counted(client, &format!("{cuts}\"504\"}}"), 0);
+    counted(client, &format!("{cuts}\"500\"}}"), 0);
+    counted(client, &format!("{ends}\"error\"}}"), 0);
+    counted(client, &format!("{heads}\"200\"}}"), 2);
+    server.terminate();
+    let (_, log) = server.end();
     assert!(log.contains("error=\"client_gone\""), "{log}");
     assert!(!line(&log, "good").contains("error"), "{log}");
     let bad = line(&log, "bad");
@@ -250,11 +248,13 @@ fn a_hang_up_has_keys_read_anew() {
 #[test]
 fn a_drain_says_whom_it_waits_for() {
     let drained = |seconds: &str, is_cut: bool, again: bool| {
-        let server = Program::start(&["--drain-timeout", seconds]);
+        let server = Program::start(&["--drain-timeout", seconds, "--log-format", "json"]);
         let mut stream = server.client.begin(TEXT, &endless());
         read_until(&mut stream, "data: ");
         server.terminate();
-        wait(|| server.client.get("/health").status == 503);
+        if !is_cut || again {
+            wait(|| server.client.get("/health").status == 503);
+        }
         if !is_cut {
             drop(stream);
         } else if again {
@@ -262,22 +262,26 @@ fn a_drain_says_whom_it_waits_for() {
         }
         let (code, log) = server.end();
         assert_eq!(code.code(), Some(0), "{log}");
-        let first = format!(
-            "draining: 1 requests run, for at most {seconds} s; a second signal stops at once"
-        );
-        assert!(log.contains(&first), "{log}");
-        log
+        let lines = log.lines().map(|line| serde_json::from_str(line).unwrap());
+        let lines: Vec<Value> = lines.collect();
+        let said = |part: &str| {
+            let is_it = |line: &&Value| line["message"].as_str().is_some_and(|m| m.contains(part));
+            let found = lines.iter().find(is_it);
+            found.unwrap_or_else(|| panic!("{part} in {log}")).clone()
+        };
+        let first = said("a second signal stops at once");
+        assert_eq!(first["running"], 1, "{first}");
+        let seconds: f64 = seconds.parse().unwrap();
+        assert_eq!(first["left_s"].as_f64(), Some(seconds), "{first}");
+        let last = match (is_cut, again) {
+            (false, _) => "all requests have ended",
+            (true, false) => "the time to drain is over",
+            (true, true) => "stopped before all requests have ended",
+        };
+        let running = is_cut.then_some(1);
+        assert_eq!(said(last)["running"].as_i64(), running, "{log}");
     };
-    let log = drained("0.5", true, false);
-    assert!(
-        log.contains("stopped after 0.5 s: 1 requests are cut"),
-        "{log}"
-    );
-    let log = drained("60", true, true);
-    assert!(
-        log.contains("stopped by a second signal: 1 requests are cut"),
-        "{log}"
-    );
-    let log = drained("60", false, false);
-    assert!(log.contains("drained: all requests have ended"), "{log}");
+    drained("0.5", true, false);
+    drained("60", true, true);
+    drained("60", false, false);
 }
