@@ -13,6 +13,9 @@ use tracing_subscriber::{Layer, fmt};
 
 use crate::report::Reporter;
 
+/// Who says what is written whatever the filter: what scripts wait for, and why a program ends.
+pub const ALWAYS: &str = "program";
+
 /// What says which lines are written, as other programs have it.
 const VARIABLE: &str = "RUST_LOG";
 
@@ -26,7 +29,7 @@ pub enum LogFormat {
 }
 
 /// Begins to write the log to standard error: warnings, with `verbose` more. A server, which has a format, also says
-/// who asked what, and when. `RUST_LOG` overrules that.
+/// who asked what, and when. `RUST_LOG` overrules that, but for [`ALWAYS`].
 ///
 /// # Errors
 /// `RUST_LOG` is no filter.
@@ -51,11 +54,14 @@ pub fn start(verbose: bool, server: Option<LogFormat>) -> anyhow::Result<()> {
         Err(env::VarError::NotUnicode(_)) => anyhow::bail!("{VARIABLE} is not UTF-8"),
         _ => Targets::new().with_default(level),
     };
+    let filter = filter.with_target(ALWAYS, LevelFilter::TRACE);
     tracing_subscriber::registry()
         .with(lines.with_filter(filter))
         .init();
     if server == Some(LogFormat::Json) {
-        panic::set_hook(Box::new(|panicked| tracing::error!("{panicked}")));
+        panic::set_hook(Box::new(|panicked| {
+            tracing::error!(target: ALWAYS, "{panicked}");
+        }));
     }
     Ok(())
 }

@@ -72,7 +72,7 @@ fn main() -> ExitCode {
         Err(e) => {
             let said = flags::sentence(&e);
             match server {
-                Some(LogFormat::Json) => tracing::error!("{said}"),
+                Some(LogFormat::Json) => tracing::error!(target: logs::ALWAYS, "{said}"),
                 _ => output::note(&format!("twoclock: {said}")),
             }
             ExitCode::FAILURE

@@ -177,7 +177,7 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         match args.telling.log_format {
             // For scripts too, whatever is logged.
             LogFormat::Text => output::note(&listening),
-            LogFormat::Json => tracing::info!("{listening}"),
+            LogFormat::Json => tracing::info!(target: logs::ALWAYS, "{listening}"),
         }
         server.run().await;
         Ok(())

@@ -206,6 +206,28 @@ fn which_lines_there_are_is_the_operators_choice() {
     );
 }
 
+/// Scripts wait for where it is heard, and read why it is not: in either format.
+#[test]
+fn where_it_is_heard_and_why_not_is_always_said() {
+    let off = "export RUST_LOG=off,program=off";
+    for format in ["text", "json"] {
+        let server = Program::start_after(off, &["--log-format", format]);
+        let port = server.client.0.port().to_string();
+        let second = ["--log-format", format, "--port", &port];
+        let (code, said) = Program::refuse_after(off, &second);
+        assert_eq!(code.code(), Some(1), "{said}");
+        assert!(said.contains("another program has that port"), "{said}");
+        server.terminate();
+        let (_, log) = server.end();
+        for lines in [&log, &said] {
+            // A log that is off has nothing else.
+            assert_eq!(lines.lines().count(), 1, "{lines}");
+            let is_json = serde_json::from_str::<Value>(lines).is_ok();
+            assert_eq!(is_json, format == "json", "{lines}");
+        }
+    }
+}
+
 #[test]
 fn a_hang_up_has_keys_read_anew() {
     let setup = "umask 022 && echo first-key > keys";

@@ -28,41 +28,7 @@ impl Program {
 
     /// The same after a command of the shell, which it inherits from.
     pub(crate) fn start_after(command: &str, arguments: &[&str]) -> Self {
-        let home = tempfile::tempdir().unwrap();
-        for name in ["model", "caller"] {
-            let folder = home.path().join(name);
-            fs::create_dir(&folder).unwrap();
-            for file in [
-                "models/qwen2/config.json",
-                "models/qwen2/model.safetensors",
-                "tokenizer/tokenizer.json",
-                "tokenizer/tokenizer_config.json",
-            ] {
-                let from = golden(file);
-                fs::copy(&from, folder.join(from.file_name().unwrap())).unwrap();
-            }
-        }
-        teach(&home.path().join("caller/tokenizer_config.json"));
-        let mut child = Command::new("sh")
-            .args(["-c", &format!("{command} && exec \"$0\" \"$@\"")])
-            .arg(env!("CARGO_BIN_EXE_twoclock"))
-            .env("TWOCLOCK_HOME", home.path())
-            .env_remove("TWOCLOCK_API_KEY")
-            .current_dir(home.path())
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .args([
-                "serve",
-                "-m",
-                "tiny=./model",
-                "--device",
-                "cpu",
-                "--port",
-                "0",
-            ])
-            .args(arguments)
-            .spawn()
-            .unwrap();
+        let (home, mut child) = spawn(command, arguments);
         let mut log = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
         let address = loop {
@@ -82,6 +48,13 @@ impl Program {
             said,
             log: Some(log),
         }
+    }
+
+    /// One that is to end before it is heard: how it ended, and what it said.
+    pub(crate) fn refuse_after(command: &str, arguments: &[&str]) -> (ExitStatus, String) {
+        let (_home, child) = spawn(command, arguments);
+        let ended = child.wait_with_output().unwrap();
+        (ended.status, String::from_utf8(ended.stderr).unwrap())
     }
 
     /// Hears it no more: what it says from now on it cannot write.
@@ -114,6 +87,43 @@ impl Program {
         }
         (self.child.wait().unwrap(), said)
     }
+}
+
+/// Begins a program in a home of its own.
+fn spawn(command: &str, arguments: &[&str]) -> (tempfile::TempDir, Child) {
+    let port = match arguments.contains(&"--port") {
+        true => &[][..],
+        false => &["--port", "0"],
+    };
+    let home = tempfile::tempdir().unwrap();
+    for name in ["model", "caller"] {
+        let folder = home.path().join(name);
+        fs::create_dir(&folder).unwrap();
+        for file in [
+            "models/qwen2/config.json",
+            "models/qwen2/model.safetensors",
+            "tokenizer/tokenizer.json",
+            "tokenizer/tokenizer_config.json",
+        ] {
+            let from = golden(file);
+            fs::copy(&from, folder.join(from.file_name().unwrap())).unwrap();
+        }
+    }
+    teach(&home.path().join("caller/tokenizer_config.json"));
+    let child = Command::new("sh")
+        .args(["-c", &format!("{command} && exec \"$0\" \"$@\"")])
+        .arg(env!("CARGO_BIN_EXE_twoclock"))
+        .env("TWOCLOCK_HOME", home.path())
+        .env_remove("TWOCLOCK_API_KEY")
+        .current_dir(home.path())
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .args(["serve", "-m", "tiny=./model", "--device", "cpu"])
+        .args(port)
+        .args(arguments)
+        .spawn()
+        .unwrap();
+    (home, child)
 }
 
 /// Has a template speak of tools, in the style of Hermes.
