@@ -49,6 +49,7 @@ pub mod memory;
 pub mod memory_advice;
 pub mod model_shapes;
 pub mod models;
+pub mod open_files;
 pub mod openai;
 pub mod output;
 pub mod picture;

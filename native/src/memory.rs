@@ -3,9 +3,13 @@
 
 use twoclock_shaders::caps::{Caps, DeviceKind};
 
-/// Bytes that a file of Linux gives under a name, as `NAME: N kB`; `None` where there is none.
-pub(crate) fn bytes_in(file: &str, name: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(file).ok()?;
+/// Bytes that a file of Linux gives under a name; `None` where there is none.
+fn bytes_in(file: &str, name: &str) -> Option<u64> {
+    bytes_of(&std::fs::read_to_string(file).ok()?, name)
+}
+
+/// Bytes that a text gives under a name, as `NAME: N kB`, one a line.
+pub(crate) fn bytes_of(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line
         .strip_prefix(':')?

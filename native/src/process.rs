@@ -1,7 +1,10 @@
 //! What the host says of this process: memory, time, files, threads. Knows no format they are told in. Where the host
-//! is not Linux it says nothing.
+//! is not Linux it says files at most.
 
-use crate::memory::bytes_in;
+use std::sync::OnceLock;
+
+use crate::memory::bytes_of;
+use crate::open_files;
 
 /// A process as it is now; what the host does not say is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -23,25 +26,38 @@ pub struct Process {
 }
 
 impl Process {
-    /// This process.
+    /// This process: reads files of the host, and so blocks.
     pub fn now() -> Self {
         let stat = read("/proc/self/stat");
         let times = stat.as_deref().and_then(Times::of).unwrap_or_default();
-        let seconds = |ticks: u64| Some(ticks as f64 / ticks_per_second()?);
-        let booted = read("/proc/stat").and_then(|text| word_after(&text, "btime"));
-        let since_boot = times.started.and_then(seconds);
+        let status = read("/proc/self/status");
+        let bytes = |name| bytes_of(status.as_deref()?, name);
+        let count = |count: Option<usize>| count.map(|count| count as u64);
         Self {
-            resident_bytes: bytes_in("/proc/self/status", "VmRSS"),
-            virtual_bytes: bytes_in("/proc/self/status", "VmSize"),
+            resident_bytes: bytes("VmRSS"),
+            virtual_bytes: bytes("VmSize"),
             cpu_seconds: times.cpu.and_then(seconds),
-            started: booted
-                .zip(since_boot)
-                .map(|(booted, since)| booted as f64 + since),
+            started: started(&times),
             threads: times.threads,
-            open_fds: open_fds(),
-            max_fds: read("/proc/self/limits").and_then(|text| word_after(&text, "Max open files")),
+            open_fds: count(open_files::num_open()),
+            max_fds: count(open_files::most()),
         }
     }
+}
+
+/// When it began, seconds of the epoch: found out once.
+fn started(times: &Times) -> Option<f64> {
+    static STARTED: OnceLock<f64> = OnceLock::new();
+    if let Some(started) = STARTED.get() {
+        return Some(*started);
+    }
+    let booted = read("/proc/stat").and_then(|text| word_after(&text, "btime"))?;
+    let started = booted as f64 + seconds(times.started?)?;
+    Some(*STARTED.get_or_init(|| started))
+}
+
+fn seconds(ticks: u64) -> Option<f64> {
+    Some(ticks as f64 / ticks_per_second()?)
 }
 
 /// What `/proc/PID/stat` has, in ticks of the host's clock.
@@ -77,12 +93,6 @@ fn read(file: &str) -> Option<String> {
     std::fs::read_to_string(file).ok()
 }
 
-/// Files that are open, without the one that counts them.
-fn open_fds() -> Option<u64> {
-    let files = std::fs::read_dir("/proc/self/fd").ok()?.count();
-    Some(files.saturating_sub(1) as u64)
-}
-
 #[cfg(unix)]
 #[allow(
     unsafe_code,
@@ -114,9 +124,9 @@ mod tests {
         assert_eq!(Times::of(stat), Some(times));
         assert_eq!(Times::of("7 (a) S 1"), Some(Times::default()));
         assert_eq!(Times::of(""), None);
-        let limits = "Max cpu time  unlimited  unlimited\nMax open files  1024  4096  files\n";
-        assert_eq!(word_after(limits, "Max open files"), Some(1024));
-        assert_eq!(word_after(limits, "Max cpu time"), None);
+        let host = "cpu  1 2\nbtime 1796000000\nprocesses\n";
+        assert_eq!(word_after(host, "btime"), Some(1_796_000_000));
+        assert_eq!(word_after(host, "processes"), None);
     }
 
     #[cfg(target_os = "linux")]
@@ -134,9 +144,10 @@ mod tests {
         assert!(process.cpu_seconds >= before.cpu_seconds && before.cpu_seconds >= Some(0.0));
         assert!(process.threads >= Some(1), "{process:?}");
         assert!(
-            process.open_fds >= Some(4) && process.open_fds < process.max_fds,
+            process.open_fds >= Some(4) && process.max_fds.is_none_or(|max| max > 4),
             "{process:?}"
         );
+        assert_eq!(process.started, before.started);
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let age = now.unwrap().as_secs_f64() - process.started.unwrap();
         // The host tells when it began to the second.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use tokio::task::spawn_blocking;
 use twoclock_core::engine::metrics::{MetricFamily, MetricValue};
 
 use super::app::App;
@@ -21,7 +22,11 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Response {
     }
     let mut text = engines(&of_models);
     server(&mut text, &app.http_metrics, app.shutdown.num_running());
-    process(&mut text, &Process::now());
+    // It reads files.
+    process(
+        &mut text,
+        &spawn_blocking(Process::now).await.unwrap_or_default(),
+    );
     let kind = "text/plain; version=0.0.4; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
@@ -209,6 +214,7 @@ fn process(text: &mut String, process: &Process) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use twoclock_core::engine::metrics::Histogram;
 
     #[test]
     fn what_the_host_does_not_say_is_left_out() {
@@ -225,8 +231,6 @@ mod tests {
             # TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 1796000000.25\n";
         assert_eq!(text, expected);
     }
-
-    use twoclock_core::engine::metrics::Histogram;
 
     #[test]
     fn a_metric_is_told_once_for_all_models() {

@@ -24,7 +24,6 @@ pub mod metrics;
 pub mod models;
 pub mod offered;
 pub mod one_answer;
-pub mod open_files;
 pub mod openapi;
 pub mod page;
 pub mod reading;
@@ -32,6 +31,7 @@ pub mod request_body;
 pub mod request_id;
 pub mod request_record;
 pub mod request_span;
+pub mod rereading;
 pub mod responses;
 pub mod roof;
 pub mod seats;
@@ -68,6 +68,7 @@ use crate::engine_thread::EngineThread;
 use crate::host_time;
 use crate::logs::{self, LogFormat};
 use crate::models::{Models as Known, short_name};
+use crate::open_files;
 use crate::output;
 use crate::report::Reporter;
 use crate::store::Store;
@@ -80,12 +81,16 @@ use loaded::Loaded;
 use models::{ModelLimits, Models};
 use offered::Offered;
 use reading::Reading;
+use rereading::Rereading;
 use roof::Roof;
 use server::Server;
-use shutdown::Phase;
+use shutdown::{Phase, Shutdown};
 use signals::{Signals, Wish};
 use telemetry::Telemetry;
 use until::until;
+
+/// Threads that read the server's own files and the host's: keys, and what is measured.
+const HOST_THREADS: usize = 2;
 
 /// Serves models until a signal ends it.
 ///
@@ -120,8 +125,8 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
     let cores = app::num_cores();
     let runtime = runtime::Builder::new_multi_thread()
         .worker_threads(cores.clamp(2, 8))
-        // Those that read requests, and those that wait for models.
-        .max_blocking_threads(Reading::max_threads(cores) + offered.len())
+        // Those that read requests, those that wait for models, and those that read files of the host.
+        .max_blocking_threads(Reading::max_threads(cores) + offered.len() + HOST_THREADS)
         .thread_name("serve")
         .enable_io()
         .enable_time()
@@ -161,7 +166,9 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         };
         let server = Server::new(listener, app, bounds, drain_timeout, idle_unload);
         let app = Arc::clone(server.app());
-        tokio::spawn(async move { heed(&mut signals, &app).await });
+        let keys = app.keys.clone();
+        let rereading = Rereading::start(move || keys.reread());
+        tokio::spawn(async move { heed(&mut signals, &app.shutdown, &rereading).await });
         // What is wrong with a lone model is said before anybody is heard.
         if !load_alone(server.app()).await? {
             tracing::info!("told to end while the model was loading");
@@ -197,14 +204,12 @@ async fn load_alone(app: &App) -> anyhow::Result<bool> {
 }
 
 /// The first wish that it end drains, the second stops.
-async fn heed(signals: &mut Signals, app: &App) {
+async fn heed(signals: &mut Signals, shutdown: &Shutdown, rereading: &Rereading) {
     loop {
         match signals.next().await {
-            Wish::Reread => app.keys.reread(),
-            Wish::End if app.shutdown.phase() == Phase::Open => {
-                app.shutdown.advance(Phase::Draining);
-            }
-            Wish::End => app.shutdown.advance(Phase::Stopped),
+            Wish::Reread => rereading.wish(),
+            Wish::End if shutdown.phase() == Phase::Open => shutdown.advance(Phase::Draining),
+            Wish::End => shutdown.advance(Phase::Stopped),
         }
     }
 }

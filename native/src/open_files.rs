@@ -1,5 +1,5 @@
-//! How many files this process may have open, as each connection is one: raised when a server starts, as far as
-//! the host lets it, and what of it connections may take. Knows no connection.
+//! Files that this process has open, and how many it may, as each connection is one: raised when a server starts, as
+//! far as the host lets it, and what of it connections may take. Knows no connection.
 
 use anyhow::bail;
 
@@ -29,7 +29,7 @@ pub fn raise(connections: usize) -> anyhow::Result<()> {
 /// # Errors
 /// There is no room for any.
 pub fn connections(wanted: usize) -> anyhow::Result<usize> {
-    let Some(now) = limit::now() else {
+    let Some(now) = most() else {
         return Ok(wanted);
     };
     let room = room(now, wanted)?;
@@ -43,9 +43,21 @@ pub fn connections(wanted: usize) -> anyhow::Result<usize> {
     Ok(wanted.min(room))
 }
 
+/// How many may be open; `None` where the host does not say, or has no limit.
+pub fn most() -> Option<usize> {
+    limit::now().filter(|now| *now != usize::MAX)
+}
+
+/// How many are open; `None` where the host does not say.
+pub fn num_open() -> Option<usize> {
+    let files = std::fs::read_dir(limit::FOLDER?).ok()?.count();
+    // But for the folder itself.
+    Some(files.saturating_sub(1))
+}
+
 /// Files that are left for connections, of which so many are wanted.
 fn room(limit: usize, wanted: usize) -> anyhow::Result<usize> {
-    let taken = KEPT + limit::num_open().unwrap_or(KEPT);
+    let taken = KEPT + num_open().unwrap_or(KEPT);
     match limit.saturating_sub(taken) {
         0 => bail!(
             "only {limit} files may be open, which leaves none for connections: raise the limit (ulimit -n, or \
@@ -71,6 +83,8 @@ struct Limit {
 mod limit {
     use super::Limit;
 
+    /// Has a file for each that is open.
+    pub(super) const FOLDER: Option<&str> = Some("/dev/fd");
     /// What Apple's hosts take at most where they name no limit (`OPEN_MAX`).
     const MOST_IF_UNNAMED: libc::rlim_t = 10_240;
 
@@ -114,16 +128,13 @@ mod limit {
     fn number(files: libc::rlim_t) -> usize {
         usize::try_from(files).unwrap_or(usize::MAX)
     }
-
-    /// Files that are open now.
-    pub(super) fn num_open() -> Option<usize> {
-        Some(std::fs::read_dir("/dev/fd").ok()?.count())
-    }
 }
 
 #[cfg(not(unix))]
 mod limit {
     use super::Limit;
+
+    pub(super) const FOLDER: Option<&str> = None;
 
     /// There is none that matters.
     pub(super) fn raise() -> Option<Limit> {
@@ -131,10 +142,6 @@ mod limit {
     }
 
     pub(super) fn now() -> Option<usize> {
-        None
-    }
-
-    pub(super) fn num_open() -> Option<usize> {
         None
     }
 }
