@@ -267,6 +267,27 @@ fn a_hang_up_has_keys_read_anew() {
     );
 }
 
+/// Its terminal ends it, though it neither reads from there nor writes to it, but not one that was started to outlive
+/// it (`nohup`); where the terminal stays, a hang-up is a wish like elsewhere.
+#[test]
+fn a_server_ends_with_its_terminal() {
+    let setup = "umask 077 && echo a-key > keys";
+    let keys = ["--api-key-file", "keys"];
+    let (server, terminal) = Program::start_at_terminal(setup, &keys);
+    server.signal("-HUP");
+    let mut server = server;
+    server.hear("the keys are read anew");
+    drop(terminal);
+    let (code, log) = server.end();
+    assert_eq!(code.code(), Some(0), "{log}");
+    assert!(log.contains("all requests have ended"), "{log}");
+    let setup = format!("{setup} && trap '' HUP");
+    let (mut server, terminal) = Program::start_at_terminal(&setup, &keys);
+    drop(terminal);
+    server.hear("the keys are read anew");
+    assert_eq!(server.client.get("/health").status, 200);
+}
+
 #[test]
 fn a_drain_says_whom_it_waits_for() {
     let drained = |seconds: &str, is_cut: bool, again: bool| {

@@ -1,9 +1,12 @@
 //! The program itself as a server, with a model of random weights.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::ptr::null_mut;
 
 use serde_json::{Value, json};
 
@@ -28,7 +31,17 @@ impl Program {
 
     /// The same after a command of the shell, which it inherits from.
     pub(crate) fn start_after(command: &str, arguments: &[&str]) -> Self {
-        let (home, mut child) = spawn(command, arguments);
+        Self::heard(spawn(command, arguments, None))
+    }
+
+    /// The same, controlled by a terminal that goes when what is given here is dropped. It neither reads from there
+    /// nor writes to it.
+    pub(crate) fn start_at_terminal(command: &str, arguments: &[&str]) -> (Self, OwnedFd) {
+        let (ours, its) = terminal();
+        (Self::heard(spawn(command, arguments, Some(its))), ours)
+    }
+
+    fn heard((home, mut child): (tempfile::TempDir, Child)) -> Self {
         let mut log = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
         let address = loop {
@@ -52,9 +65,19 @@ impl Program {
 
     /// One that is to end before it is heard: how it ended, and what it said.
     pub(crate) fn refuse_after(command: &str, arguments: &[&str]) -> (ExitStatus, String) {
-        let (_home, child) = spawn(command, arguments);
+        let (_home, child) = spawn(command, arguments, None);
         let ended = child.wait_with_output().unwrap();
         (ended.status, String::from_utf8(ended.stderr).unwrap())
+    }
+
+    /// Reads its log until it says this.
+    pub(crate) fn hear(&mut self, text: &str) {
+        let before = self.said.len();
+        let log = self.log.as_mut().unwrap();
+        while !self.said[before..].contains(text) {
+            let length = log.read_line(&mut self.said).unwrap();
+            assert!(length > 0, "it did not say {text:?}: {}", self.said);
+        }
     }
 
     /// Hears it no more: what it says from now on it cannot write.
@@ -89,8 +112,46 @@ impl Program {
     }
 }
 
+/// A new terminal: the end that shows it, and the one that programs have.
+#[allow(unsafe_code, reason = "terminals have no interface that is safe")]
+fn terminal() -> (OwnedFd, OwnedFd) {
+    let (mut ours, mut its) = (-1, -1);
+    // SAFETY: the call writes two descriptors, which are then nobody else's.
+    unsafe {
+        let (ours_at, its_at) = (&raw mut ours, &raw mut its);
+        assert_eq!(
+            libc::openpty(ours_at, its_at, null_mut(), null_mut(), null_mut()),
+            0
+        );
+        // The program is not to hold the end that shows it.
+        assert_eq!(libc::fcntl(ours, libc::F_SETFD, libc::FD_CLOEXEC), 0);
+        (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(its))
+    }
+}
+
+/// Has a program begin a session of its own that this terminal controls.
+#[allow(unsafe_code, reason = "sessions have no interface that is safe")]
+fn control(command: &mut Command, terminal: OwnedFd) {
+    let begin = move || {
+        // SAFETY: these calls touch no memory, and may be made between fork and exec.
+        let began = unsafe {
+            libc::setsid() != -1 && libc::ioctl(terminal.as_raw_fd(), libc::TIOCSCTTY, 0) != -1
+        };
+        match began {
+            true => Ok(()),
+            false => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: it allocates nothing and takes no lock.
+    unsafe { command.pre_exec(begin) };
+}
+
 /// Begins a program in a home of its own.
-fn spawn(command: &str, arguments: &[&str]) -> (tempfile::TempDir, Child) {
+fn spawn(
+    command: &str,
+    arguments: &[&str],
+    terminal: Option<OwnedFd>,
+) -> (tempfile::TempDir, Child) {
     let port = match arguments.contains(&"--port") {
         true => &[][..],
         false => &["--port", "0"],
@@ -110,7 +171,8 @@ fn spawn(command: &str, arguments: &[&str]) -> (tempfile::TempDir, Child) {
         }
     }
     teach(&home.path().join("caller/tokenizer_config.json"));
-    let child = Command::new("sh")
+    let mut program = Command::new("sh");
+    program
         .args(["-c", &format!("{command} && exec \"$0\" \"$@\"")])
         .arg(env!("CARGO_BIN_EXE_twoclock"))
         .env("TWOCLOCK_HOME", home.path())
@@ -120,9 +182,11 @@ fn spawn(command: &str, arguments: &[&str]) -> (tempfile::TempDir, Child) {
         .stderr(Stdio::piped())
         .args(["serve", "-m", "tiny=./model", "--device", "cpu"])
         .args(port)
-        .args(arguments)
-        .spawn()
-        .unwrap();
+        .args(arguments);
+    if let Some(terminal) = terminal {
+        control(&mut program, terminal);
+    }
+    let child = program.spawn().unwrap();
     (home, child)
 }
 
