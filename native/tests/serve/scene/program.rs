@@ -7,10 +7,12 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::ptr::null_mut;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
 
 use serde_json::{Value, json};
 
-use super::{Client, golden};
+use super::{Client, PATIENCE, golden};
 
 /// A running `twoclock serve`.
 pub(crate) struct Program {
@@ -20,6 +22,8 @@ pub(crate) struct Program {
     /// What it said up to where it is heard.
     pub(crate) said: String,
     log: Option<BufReader<ChildStderr>>,
+    /// Dropped with it.
+    _watch: Sender<()>,
 }
 
 impl Program {
@@ -42,6 +46,7 @@ impl Program {
     }
 
     fn heard((home, mut child): (tempfile::TempDir, Child)) -> Self {
+        let watch = watch(&child);
         let mut log = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
         let address = loop {
@@ -60,12 +65,14 @@ impl Program {
             child,
             said,
             log: Some(log),
+            _watch: watch,
         }
     }
 
     /// One that is to end before it is heard: how it ended, and what it said.
     pub(crate) fn refuse_after(command: &str, arguments: &[&str]) -> (ExitStatus, String) {
         let (_home, child) = spawn(command, arguments, None);
+        let _watch = watch(&child);
         let ended = child.wait_with_output().unwrap();
         (ended.status, String::from_utf8(ended.stderr).unwrap())
     }
@@ -97,6 +104,16 @@ impl Program {
         assert!(sent.success());
     }
 
+    /// Lets it have so many files open, from now on.
+    pub(crate) fn limit_files(&self, num: usize) {
+        let id = self.child.id().to_string();
+        let limit = format!("--nofile={num}:");
+        let limited = Command::new("prlimit")
+            .args(["--pid", &id, &limit])
+            .status();
+        assert!(limited.unwrap().success());
+    }
+
     /// A file beside its models.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
@@ -110,6 +127,19 @@ impl Program {
         }
         (self.child.wait().unwrap(), said)
     }
+}
+
+/// Ends a program that a test waits for far too long, unless what is given here is dropped before: such a test fails
+/// and does not hang.
+fn watch(child: &Child) -> Sender<()> {
+    let (watch, dropped) = channel();
+    let id = child.id().to_string();
+    thread::spawn(move || {
+        if dropped.recv_timeout(6 * PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            let _ = Command::new("kill").args(["-KILL", &id]).status();
+        }
+    });
+    watch
 }
 
 /// A new terminal: the end that shows it, and the one that programs have.
