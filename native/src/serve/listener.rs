@@ -81,6 +81,7 @@ pub async fn serve(
 impl Door {
     /// Takes connections for as long as it is asked to, for one request each unless they may lie idle.
     async fn take(&self, all: &GracefulShutdown, may_idle: bool) {
+        let mut is_short = false;
         loop {
             // Who finds no place waits in the host's queue, and costs nothing here.
             let Ok(place) = Arc::clone(&self.places).acquire_owned().await else {
@@ -88,14 +89,19 @@ impl Door {
             };
             let stream = match self.listener.accept().await {
                 Ok((stream, _)) => stream,
+                Err(error) if is_of_a_connection(&error) => continue,
                 Err(error) => {
-                    if !is_of_a_connection(&error) {
+                    // Said once, and not each time that is tried.
+                    if !std::mem::replace(&mut is_short, true) {
                         tracing::warn!(%error, "no connection can be taken");
-                        sleep(NAP).await;
                     }
+                    sleep(NAP).await;
                     continue;
                 }
             };
+            if std::mem::take(&mut is_short) {
+                tracing::info!("connections are taken again");
+            }
             // Pieces of answers are small and are not to wait for each other.
             let _ = stream.set_nodelay(true);
             let unread = Unread::default();

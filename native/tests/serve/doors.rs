@@ -3,6 +3,8 @@
 
 use std::net::TcpStream;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use crate::scene::{Plan, Program, Scene, golden, long};
 use serde_json::json;
@@ -64,6 +66,26 @@ fn connections_are_held_below_the_hosts_files() {
     let connections: usize = said.parse().unwrap();
     assert!((20..136).contains(&connections), "{log}");
     assert!(!log.contains("no connection can be taken"), "{log}");
+}
+
+/// A host that has no more files is told of once, and so is that it has again.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_spell_without_files_is_one_line() {
+    let mut server = Program::start(&[]);
+    server.limit_files(1);
+    let waiting = server.client.connect();
+    server.hear("no connection can be taken");
+    // It is tried again meanwhile.
+    thread::sleep(Duration::from_millis(400));
+    server.limit_files(100);
+    server.hear("connections are taken again");
+    drop(waiting);
+    assert_eq!(server.client.get("/health").status, 200);
+    server.terminate();
+    let (_, log) = server.end();
+    let spells = log.matches("no connection can be taken").count();
+    assert_eq!(spells, 1, "{log}");
 }
 
 /// What comes as one stands in the queue as one.
