@@ -134,7 +134,7 @@ fn server(text: &mut String, counts: &HttpMetrics, running: usize) {
         ),
         (
             "twoclock:http_streams_cut_total",
-            "Of the requests with status 200 the streams that did not come to their end, by the status each would \
+            "Answers that did not come to the end that their heads promised, mostly streams, by the status each would \
              have had; 499 is a client that went first.",
             counts.streams_cut(),
         ),

@@ -80,7 +80,7 @@ impl EngineMetrics {
         );
         family(
             "vllm:prompt_tokens",
-            "Prompt tokens of requests that brought a first token, or an embedding.",
+            "Prompt tokens of requests whose prompts were computed to their end.",
             MetricValue::Counter(self.prompt_tokens),
         );
         family(
