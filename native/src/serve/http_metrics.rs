@@ -12,7 +12,10 @@ const STREAMED: [&str; 4] = [
     "/v1/responses",
     "/v1/messages",
 ];
-/// What mostly cuts streams: these are counted from 0, so that the first one is seen as an increase.
+/// What mostly ends requests to models. These and what mostly cuts streams are counted from 0, so that the first one is
+/// seen as an increase.
+const ENDS: [u16; 7] = [200, 400, 429, 499, 500, 503, 504];
+/// What mostly cuts streams.
 const CUTS: [u16; 4] = [499, 500, 503, 504];
 
 /// Counts by path and status.
@@ -27,12 +30,16 @@ pub struct HttpMetrics {
 
 impl Default for HttpMetrics {
     fn default() -> Self {
-        let cuts = STREAMED
-            .iter()
-            .flat_map(|path| CUTS.map(|cut| (*path, cut)));
+        let none = |path: &&'static str, statuses: &[u16]| {
+            let keys = statuses.iter().map(|status| ((*path, *status), 0));
+            keys.collect::<Vec<_>>()
+        };
+        let computed = STREAMED.iter().chain([&"/v1/embeddings"]);
+        let requests = computed.flat_map(|path| none(path, &ENDS));
+        let streams_cut = STREAMED.iter().flat_map(|path| none(path, &CUTS));
         Self {
-            requests: Mutex::default(),
-            streams_cut: Mutex::new(cuts.map(|key| (key, 0)).collect()),
+            requests: Mutex::new(requests.collect()),
+            streams_cut: Mutex::new(streams_cut.collect()),
         }
     }
 }
@@ -45,7 +52,7 @@ impl HttpMetrics {
             .or_default() += 1;
     }
 
-    /// Counts a stream that did not come to its end, by the status it would have had.
+    /// Counts an answer that did not come to the end that its head promised, by the status it would have had.
     pub fn count_cut(&self, path: &str, status: u16) {
         *lock(&self.streams_cut)
             .entry((known(path), status))
@@ -57,7 +64,7 @@ impl HttpMetrics {
         lock(&self.requests).clone()
     }
 
-    /// Of them the streams that were cut.
+    /// Of them those that were cut.
     pub fn streams_cut(&self) -> Counts {
         lock(&self.streams_cut).clone()
     }
@@ -74,4 +81,27 @@ fn known(path: &str) -> &'static str {
         None => **known == path,
     };
     PATHS.iter().find(is_it).copied().unwrap_or("other")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_fault_is_an_increase() {
+        let counts = HttpMetrics::default();
+        let faults = [("/v1/completions", 500), ("/v1/embeddings", 503)];
+        for key in faults {
+            assert_eq!(counts.requests()[&key], 0, "{key:?}");
+            counts.count(key.0, key.1);
+            assert_eq!(counts.requests()[&key], 1, "{key:?}");
+        }
+        let cut = ("/v1/messages", 504);
+        assert_eq!(counts.streams_cut()[&cut], 0);
+        counts.count_cut(cut.0, cut.1);
+        assert_eq!(counts.streams_cut()[&cut], 1);
+        // Only what models compute: others cannot be streamed, or are asked by what watches.
+        let paths = |counts: Counts| counts.into_keys().all(|(path, _)| path.starts_with("/v1/"));
+        assert!(paths(counts.requests()) && paths(counts.streams_cut()));
+    }
 }

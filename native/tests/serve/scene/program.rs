@@ -105,6 +105,7 @@ impl Program {
     }
 
     /// Lets it have so many files open, from now on.
+    #[cfg(target_os = "linux")]
     pub(crate) fn limit_files(&self, num: usize) {
         let id = self.child.id().to_string();
         let limit = format!("--nofile={num}:");
