@@ -127,6 +127,17 @@ pub fn one_line(text: &str) -> String {
     line
 }
 
+/// Most characters that are said again of what outsiders say, or files of theirs.
+const MOST_REPEATED: usize = 200;
+
+/// The beginning of a text that somebody else chose, as long as it is said again.
+pub fn beginning(text: &str) -> String {
+    match text.char_indices().nth(MOST_REPEATED) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,6 +152,14 @@ mod tests {
         assert!(shown.chars().count() < MOST_SHOWN + 20);
         assert!(shown.starts_with("first é") && shown.contains(" … "));
         assert!(shown.ends_with("\\u{9b}last"), "{shown}");
+    }
+
+    #[test]
+    fn what_others_say_is_said_again_in_part() {
+        let whole = "é".repeat(MOST_REPEATED);
+        assert_eq!(beginning(&whole), whole);
+        assert_eq!(beginning(&format!("{whole}a")), format!("{whole}…"));
+        assert_eq!(beginning(""), "");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use twoclock_core::text::template::StrftimeNow;
 use twoclock_core::text::{ChatTemplate, TextError};
 
 use crate::host_time;
+use crate::output;
 use crate::text_input::{json_fault, read_text};
 
 /// Why nothing was rendered.
@@ -60,7 +61,7 @@ pub fn render(assets: &TextAssets, input: &str) -> Result<String, RenderError> {
         serde_json::from_str(input).map_err(|e| RenderError::NotAnObject(json_fault(&e)))?;
     let wrong = |name, found: &Value, expected| RenderError::Variable {
         name,
-        found: found.to_string().chars().take(60).collect(),
+        found: output::beginning(&found.to_string()),
         expected,
     };
     let messages = variables.remove("messages").unwrap_or(Value::Null);

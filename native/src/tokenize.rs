@@ -7,6 +7,8 @@ use twoclock_core::config::TextAssets;
 use twoclock_core::text::{TextError, Tokenizer};
 use twoclock_core::types::TokenId;
 
+use crate::output;
+
 /// Why a list of ids is none.
 #[derive(Debug, Error)]
 pub enum IdsError {
@@ -83,7 +85,7 @@ fn parse(text: &str) -> Result<Vec<TokenId>, IdsError> {
                 .ok()
                 .filter(|_| digits)
                 .ok_or_else(|| IdsError::NotAnId {
-                    found: part.chars().take(40).collect(),
+                    found: output::beginning(part),
                     place,
                 })
         })

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use crate::output;
+
 /// Longest line taken, bytes.
 const MAX_LINE: u64 = 16 << 20;
-/// Most of what a server says that an error repeats, characters.
-const MOST_SHOWN: usize = 240;
 
 /// An answer.
 #[derive(Clone, Debug, Default)]
@@ -122,8 +122,10 @@ fn data(line: &[u8]) -> Option<&[u8]> {
 /// As an error repeats it.
 pub(super) fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    let text: String = text.chars().take(MOST_SHOWN).collect();
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    output::beginning(&text)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use twoclock_core::types::StructuredOutput;
 
 use super::fields::{Fields, Refusal};
 use super::messages::Chat;
+use crate::output;
 
 /// Forms by name, and where they stand.
 const FORMS: [(&str, &str); 5] = [
@@ -115,7 +116,7 @@ fn refuse_unknown(given: &Map<String, Value>) -> Result<(), Refusal> {
         .find(|name| !known.contains(&name.as_str()))
     {
         Some(name) => {
-            let name: String = name.chars().take(60).collect();
+            let name = output::beginning(name);
             let field = format!("structured_outputs.{name}");
             let said = format!("{field} is not served: there are {listed}");
             Err(Refusal::of(&field, said))

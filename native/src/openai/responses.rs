@@ -4,6 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, Refusal};
+use crate::output;
 
 /// Fields that would change the answer, and that nothing here stands behind.
 const UNSERVED: [&str; 7] = [
@@ -49,7 +50,7 @@ pub fn as_chat(body: &Value) -> Result<Value, Refusal> {
         .iter()
         .find(|name| *name != "reasoning.encrypted_content")
     {
-        let other: String = other.chars().take(100).collect();
+        let other = output::beginning(other);
         let said = format!("include asks for {other:?}, which is not served");
         return Err(Refusal::of("include", said));
     }

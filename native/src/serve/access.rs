@@ -16,14 +16,13 @@ use super::guarded_body::GuardedBody;
 use super::request_id::{self, RequestId};
 use super::request_record::RequestRecord;
 use super::request_span::RequestSpan;
+use crate::output;
 
 /// Answered also while the server ends: they say that it does.
 const WATCHED: [&str; 5] = ["/health", "/metrics", "/version", "/get_load", "/steps"];
 
 /// The status of who goes first, as nginx counts them.
 const GONE: u16 = 499;
-/// Most characters of what clients or engines say.
-const MOST_SHOWN: usize = 200;
 
 /// Written when a request is over, whatever ended it.
 struct Line {
@@ -72,7 +71,7 @@ impl Drop for Line {
         let error = error.as_deref();
         // What a client did wrong it was told.
         let fault = facts.error.as_ref().filter(|e| e.status.is_server_error());
-        let error_message = fault.map(|fault| shortened(&fault.message));
+        let error_message = fault.map(|fault| output::beginning(&fault.message));
         let error_message = error_message.as_deref();
         if let (Some(span), Some(telemetry)) = (self.span.take(), &app.telemetry)
             && facts.is_admitted
@@ -82,7 +81,7 @@ impl Drop for Line {
         let id = id.as_str();
         let path_shown = path.escape_default();
         let asked = facts.asked.as_ref();
-        let model = asked.map(|asked| shortened(&asked.model));
+        let model = asked.map(|asked| output::beginning(&asked.model));
         let model = model.as_deref();
         let streamed = asked.map(|asked| asked.is_streamed);
         let prompt_tokens = asked.map(|asked| asked.num_prompt_tokens);
@@ -112,19 +111,14 @@ fn milliseconds(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Of a long text its beginning.
-fn shortened(text: &str) -> String {
-    text.chars().take(MOST_SHOWN).collect()
-}
-
 /// Names a request, and notes it when it is over.
 pub async fn log(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let id = app.numbers.request_id(request.headers());
     let telemetry = app.telemetry.as_ref();
     let mut line = Line {
         id: id.clone(),
-        method: shortened(request.method().as_str()),
-        path: shortened(request.uri().path()),
+        method: output::beginning(request.method().as_str()),
+        path: output::beginning(request.uri().path()),
         status: None,
         record: RequestRecord::default(),
         span: telemetry.and_then(|telemetry| RequestSpan::begin(telemetry, &request)),

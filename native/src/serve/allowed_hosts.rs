@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::api_error::ApiError;
 use super::app::App;
+use crate::output;
 
 /// Whom a request calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,7 +114,7 @@ impl AllowedHosts {
             .into_iter()
             .chain(texts)
             .find(|text| !self.has(text.and_then(Host::read).as_ref()))?;
-        let name: String = wrong.unwrap_or_default().chars().take(100).collect();
+        let name = output::beginning(wrong.unwrap_or_default());
         let said = match self.named.as_ref()?.0 {
             Why::Private => format!(
                 "this server is not called {name:?}: without keys it answers to localhost alone, so that no web page \

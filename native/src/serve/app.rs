@@ -25,6 +25,7 @@ use super::{
     access, cors, embeddings, generate, messages, metrics, openapi, page, responses, status, steps,
     tokens,
 };
+use crate::output;
 
 /// Bounds of requests.
 #[derive(Clone, Copy, Debug)]
@@ -162,12 +163,12 @@ pub fn router(app: Arc<App>) -> Router {
 }
 
 async fn unknown_path(uri: Uri) -> ApiError {
-    let path: String = uri.path().chars().take(100).collect();
+    let path = output::beginning(uri.path());
     let said = format!("there is no path {path:?}: /openapi.json says which there are");
     ApiError::new(StatusCode::NOT_FOUND, said).code("unknown_path")
 }
 
 async fn wrong_method(uri: Uri) -> ApiError {
-    let said = format!("{} takes another method", uri.path());
+    let said = format!("{} takes another method", output::beginning(uri.path()));
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, said).code("wrong_method")
 }

@@ -162,7 +162,7 @@ impl Models {
             (Some(name), slots) => {
                 let found = slots.iter().find(|slot| slot.offered.name == name);
                 found.ok_or_else(|| {
-                    let name: String = name.chars().take(100).collect();
+                    let name = output::beginning(name);
                     let said = format!("there is no model {name:?} here, but {}", names());
                     ApiError::new(StatusCode::NOT_FOUND, said)
                         .param("model")

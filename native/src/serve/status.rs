@@ -14,6 +14,7 @@ use super::app::App;
 use super::offered::Offered;
 use super::shutdown::Phase;
 use super::whole;
+use crate::output;
 
 /// `/v1/models`.
 pub async fn models(State(app): State<Arc<App>>) -> Response {
@@ -34,7 +35,7 @@ pub async fn model(
     match offered.find(|offered| offered.name == name) {
         Some(offered) => Ok(whole::json(&as_json(&app, offered))),
         None => {
-            let name: String = name.chars().take(100).collect();
+            let name = output::beginning(&name);
             let said = format!("there is no model {name:?} here");
             let error = ApiError::new(StatusCode::NOT_FOUND, said);
             Err(error.param("model").code("model_not_found"))

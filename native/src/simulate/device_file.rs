@@ -5,6 +5,8 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 use twoclock_core::sched::{Hardware, HardwareError, PerRegime};
 
+use crate::output;
+
 /// What a file looks like.
 pub const EXAMPLE: &str = r#"{"bandwidth": 2.7e12, "flops": {"gemv": 3e13, "skinny": 3e14, "gemm": 6e14}, "memory": 8e10,
    "step_overhead": 2e-4, "dispatch_overhead": 2e-6, "host_bandwidth": 5e10}"#;
@@ -58,8 +60,6 @@ const FIELDS: [&str; 6] = [
     "host_bandwidth",
 ];
 const REGIMES: [&str; 3] = ["gemv", "skinny", "gemm"];
-/// Most of a field that an error repeats, in characters.
-const MOST_SHOWN: usize = 60;
 
 /// The device that a file's text describes.
 ///
@@ -150,13 +150,9 @@ fn known(object: &Map<String, Value>, within: &str, names: &[&str]) -> Result<()
 }
 
 fn kind(field: &str, found: &Value, must: &'static str) -> DeviceFileError {
-    let mut shown = found.to_string();
-    if shown.chars().count() > MOST_SHOWN {
-        shown = shown.chars().take(MOST_SHOWN).chain(['…']).collect();
-    }
     DeviceFileError::Kind {
         field: field.to_owned(),
-        found: shown,
+        found: output::beginning(&found.to_string()),
         must,
     }
 }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use super::lengths::{self, Lengths};
+use crate::output;
 use crate::text_input::{json_fault, read_text};
 
 /// One request.
@@ -30,8 +31,6 @@ pub struct TraceRequest {
 
 /// What a line looks like.
 pub const EXAMPLE: &str = r#"{"arrival_s": 0.5, "prompt_tokens": 90, "output_tokens": 30}"#;
-/// Most of a file's beginning that an error repeats, in characters.
-const MOST_SHOWN: usize = 40;
 
 /// A line that is no request.
 #[derive(Debug, Error)]
@@ -113,7 +112,7 @@ pub fn parse(text: &str) -> Result<Vec<TraceRequest>, TraceError> {
         let line = index + 1;
         // A JSON array, or lines with commas: other forms of the same, and no flaw of one line.
         if requests.is_empty() && !text.trim_start().starts_with('{') {
-            let found = text.chars().take(MOST_SHOWN).collect();
+            let found = output::beginning(text);
             return Err(TraceError::Form { found });
         }
         let request: TraceRequest = serde_json::from_str(text).map_err(|e| TraceError::Line {

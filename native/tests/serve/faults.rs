@@ -155,6 +155,18 @@ pub(crate) fn faults(client: Client) {
     let (status, said, reply) = send("GET", CHAT, "", "");
     assert_eq!((status, said), (405, code("wrong_method")));
     assert_eq!(reply.header("allow"), Some("POST"));
+    // However long a path is, little of it is said again.
+    let name = "a".repeat(9000);
+    for (method, path, expected) in [
+        ("POST", format!("/v1/models/{name}"), 405),
+        ("GET", format!("/v1/models/{name}"), 404),
+        ("GET", format!("/{name}"), 404),
+    ] {
+        let (status, _, reply) = send(method, &path, JSON, "{}");
+        assert_eq!(status, expected);
+        let said = reply.body.matches('a').count();
+        assert!((180..300).contains(&said), "{reply:?}");
+    }
     let (status, said, _) = send(
         "POST",
         CHAT,
