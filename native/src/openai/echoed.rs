@@ -1,31 +1,29 @@
 //! What a request to `/v1/responses` says that its response says again. Kept as text as long as the request runs:
 //! values of JSON take dozens of times their text, and requests wait in numbers.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::fields::{Fields, Refusal};
 
 /// Most pairs of `metadata`, and most bytes of its names and values, OpenAI's.
 const MAX_METADATA: (usize, usize, usize) = (16, 64, 512);
 
-/// The fields, and what a response says where they were left out.
-fn defaults() -> [(&'static str, Value); 13] {
-    [
-        ("instructions", Value::Null),
-        ("max_output_tokens", Value::Null),
-        ("metadata", json!({})),
-        ("parallel_tool_calls", json!(true)),
-        ("reasoning", json!({"effort": null, "summary": null})),
-        ("temperature", json!(1.0)),
-        ("text", json!({"format": {"type": "text"}})),
-        ("tool_choice", json!("auto")),
-        ("tools", json!([])),
-        ("top_p", json!(1.0)),
-        ("truncation", json!("disabled")),
-        ("user", Value::Null),
-        ("service_tier", json!("default")),
-    ]
-}
+/// The fields, and what a response says where they were left out, in JSON.
+const DEFAULTS: [(&str, &str); 13] = [
+    ("instructions", "null"),
+    ("max_output_tokens", "null"),
+    ("metadata", "{}"),
+    ("parallel_tool_calls", "true"),
+    ("reasoning", r#"{"effort": null, "summary": null}"#),
+    ("temperature", "1.0"),
+    ("text", r#"{"format": {"type": "text"}}"#),
+    ("tool_choice", "\"auto\""),
+    ("tools", "[]"),
+    ("top_p", "1.0"),
+    ("truncation", "\"disabled\""),
+    ("user", "null"),
+    ("service_tier", "\"default\""),
+];
 
 /// The fields that one request has.
 #[derive(Clone, Debug)]
@@ -51,7 +49,7 @@ impl Echoed {
             fields.text(name)?;
         }
         check_metadata(&fields)?;
-        let given = defaults().into_iter().filter_map(|(name, _)| {
+        let given = DEFAULTS.into_iter().filter_map(|(name, _)| {
             let value = fields.get(name)?;
             Some((name.to_owned(), value.clone()))
         });
@@ -65,7 +63,13 @@ impl Echoed {
     pub fn put_into(&self, response: &mut Map<String, Value>) {
         let given: Map<String, Value> =
             serde_json::from_str(&self.json).expect("it was written here, from what was read");
-        response.extend(defaults().map(|(name, value)| (name.to_owned(), value)));
+        let left_out = DEFAULTS
+            .into_iter()
+            .filter(|(name, _)| !given.contains_key(*name));
+        response.extend(left_out.map(|(name, default)| {
+            let value = serde_json::from_str(default).expect("a test reads each of them");
+            (name.to_owned(), value)
+        }));
         response.extend(given);
     }
 }
@@ -90,6 +94,7 @@ fn check_metadata(fields: &Fields<'_>) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn only_what_is_said_again_is_kept() {
@@ -102,8 +107,9 @@ mod tests {
         assert!(echoed.json.len() < 200, "{}", echoed.json);
         let mut response = Map::new();
         echoed.put_into(&mut response);
-        assert_eq!(response.len(), defaults().len());
-        for (name, default) in defaults() {
+        assert_eq!(response.len(), DEFAULTS.len());
+        for (name, default) in DEFAULTS {
+            let default: Value = serde_json::from_str(default).unwrap();
             let given = body.get(name).filter(|value| !value.is_null());
             assert_eq!(&response[name], given.unwrap_or(&default), "{name}");
         }
