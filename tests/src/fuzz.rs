@@ -1,22 +1,24 @@
 //! What the fuzz targets call: one function a parser of foreign bytes, which may refuse them and may
 //! not panic, hang or take more memory than the bytes are worth. Knows no fuzzer and nothing else of
-//! this crate: the one in `tests/fuzz` takes this file as it is and has one target a function, and a
+//! this crate: the one in `tests/fuzz` takes this file and its folder as they are and has one target a function, and a
 //! test replays their corpora on any toolchain.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use serde_json::{Map, Value, json};
-use twoclock_core::chat::{
-    AnswerEvent, AnswerFormat, AnswerSplitter, OfferedTools, Reasoning, ReasoningStyle, Tool,
-    ToolStyle,
-};
+use serde_json::{Map, Value};
 use twoclock_core::sample::grammar::{Constraint, GrammarCompiler, TokenText};
 use twoclock_core::text::{ChatTemplate, Detokenizer, Tokenizer};
 use twoclock_core::types::{SamplingParams, StructuredOutput, TokenId};
 use twoclock_core::weights::repack::pack_rows;
 use twoclock_core::weights::text_assets::gguf_vocabulary;
 use twoclock_core::weights::{ByteSource, Checkpoint, ModelFiles, Quantization};
+
+// By its path, as this file is taken from another folder too.
+#[path = "fuzz/answer.rs"]
+mod answer;
+
+pub use answer::answer;
 
 /// A target: its name, which is its corpus folder's too, and its function.
 pub type Target = (&'static str, fn(&[u8]));
@@ -267,110 +269,6 @@ pub fn structured_output(bytes: &[u8]) {
             return;
         };
     }
-}
-
-/// The first two bytes say what an answer may be made of and how it is cut into pieces, the rest is the answer. In
-/// pieces it is taken apart as it is whole, its calls come one after the other, and what is told is not much longer.
-///
-/// # Panics
-/// It does not.
-pub fn answer(bytes: &[u8]) {
-    let Some(([kind, piece], text)) = bytes.split_first_chunk() else {
-        return;
-    };
-    let Ok(text) = std::str::from_utf8(text) else {
-        return;
-    };
-    let (style, flags) = (usize::from(kind & 7), kind >> 3);
-    let styles = [ReasoningStyle::Think, ReasoningStyle::MistralThink];
-    let format = AnswerFormat {
-        reasoning: (flags & 1 != 0).then(|| Reasoning {
-            style: styles[usize::from(flags >> 2 & 1)],
-            is_open: flags & 2 != 0,
-        }),
-        tools: ToolStyle::ALL.get(style).map(|&style| OfferedTools {
-            style,
-            tools: tools().into(),
-            parallel: flags & 8 != 0,
-        }),
-    };
-    let mut whole = AnswerSplitter::new(format.clone());
-    let mut expected = whole.push(text);
-    expected.extend(whole.finish());
-    let expected = joined(expected);
-    check_order(&expected);
-    let told: usize = expected.iter().map(told).sum();
-    // A control character of one byte takes six in JSON; a call that says nothing has "{}".
-    assert!(told <= 6 * text.len(), "{told} bytes told of {text:?}");
-
-    let mut splitter = AnswerSplitter::new(format);
-    let mut events = Vec::new();
-    let chars: Vec<char> = text.chars().collect();
-    for piece in chars.chunks(usize::from(*piece).max(1)) {
-        events.extend(splitter.push(&piece.iter().collect::<String>()));
-    }
-    events.extend(splitter.finish());
-    assert_eq!(joined(events), expected, "pieces of {piece} of {text:?}");
-}
-
-fn tools() -> [Tool; 2] {
-    let parameters = json!({"type": "object", "properties": {
-        "city": {"type": "string"}, "a": {"type": "integer"}, "b": {"type": ["boolean", "null"]},
-        "c": {"type": "array", "items": {"type": "object"}}, "d": {"enum": ["x", 1]}
-    }});
-    [("add", Some(parameters)), ("any", None)].map(|(name, parameters)| Tool {
-        name: name.to_owned(),
-        parameters,
-    })
-}
-
-/// Events with neighbours of a kind joined.
-fn joined(events: Vec<AnswerEvent>) -> Vec<AnswerEvent> {
-    use AnswerEvent::{Arguments, Content, Reasoning};
-    let mut all: Vec<AnswerEvent> = Vec::new();
-    for event in events {
-        match (all.last_mut(), event) {
-            (Some(Content(before)), Content(more))
-            | (Some(Reasoning(before)), Reasoning(more))
-            | (Some(Arguments { text: before, .. }), Arguments { text: more, .. }) => {
-                before.push_str(&more);
-            }
-            (_, event) => all.push(event),
-        }
-    }
-    all
-}
-
-/// Bytes that an event tells.
-fn told(event: &AnswerEvent) -> usize {
-    match event {
-        AnswerEvent::Content(text) | AnswerEvent::Reasoning(text) => text.len(),
-        AnswerEvent::Arguments { text, .. } => text.len(),
-        AnswerEvent::ToolCallBegun { name, .. } => name.len(),
-        AnswerEvent::ToolCallEnded { .. } => 0,
-    }
-}
-
-/// Calls are numbered from 0, and nothing comes inside one but its arguments.
-fn check_order(events: &[AnswerEvent]) {
-    let (mut begun, mut inside) = (0, false);
-    for event in events {
-        match event {
-            AnswerEvent::ToolCallBegun { index, .. } => {
-                assert!(!inside && *index == begun, "{events:?}");
-                (begun, inside) = (begun + 1, true);
-            }
-            AnswerEvent::Arguments { index, .. } => {
-                assert!(inside && index + 1 == begun, "{events:?}");
-            }
-            AnswerEvent::ToolCallEnded { index } => {
-                assert!(inside && index + 1 == begun, "{events:?}");
-                inside = false;
-            }
-            AnswerEvent::Content(_) | AnswerEvent::Reasoning(_) => assert!(!inside, "{events:?}"),
-        }
-    }
-    assert!(!inside, "{events:?}");
 }
 
 /// A byte-level and a SentencePiece vocabulary.

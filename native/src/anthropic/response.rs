@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use twoclock_core::chat::{AnswerEvent, AnswerFormat, AnswerParts};
 use twoclock_core::types::{FinishReason, StopReason};
 
-use crate::openai::{Usage, tools};
+use crate::openai::{Usage, tool_calls};
 
 /// How an answer ended, and what it took.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,7 +65,7 @@ pub fn message_body(
         let input = arguments.filter(Value::is_object);
         content.push(json!({
             "type": "tool_use",
-            "id": tools::call_id(format, id, 0, index),
+            "id": tool_calls::call_id(format, id, 0, index),
             "name": call.name,
             // Cut short, it is no JSON; nothing of it is lost.
             "input": input.unwrap_or_else(|| json!({"INVALID_JSON": call.arguments})),
@@ -173,7 +173,7 @@ impl MessageStream {
                 AnswerEvent::ToolCallBegun { index, name } => {
                     self.close(&mut events);
                     self.num_calls += 1;
-                    let id = tools::call_id(&self.format, &self.id, 0, index);
+                    let id = tool_calls::call_id(&self.format, &self.id, 0, index);
                     let block = json!({"type": "tool_use", "id": id, "name": name, "input": {}});
                     self.open(Open::Call, block, &mut events);
                     continue;

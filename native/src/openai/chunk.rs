@@ -11,7 +11,7 @@ use twoclock_core::types::{TokenId, TokenLogprobs};
 use super::logprobs::{self, Scored};
 use super::request::Endpoint;
 use super::response::Usage;
-use super::tools;
+use super::tool_calls;
 use crate::answer::stop_reason_as_json;
 
 /// A choice as it grows.
@@ -162,7 +162,7 @@ impl Chunks {
                     events.extend(choice.splitter.finish());
                 }
                 num_calls = choice.splitter.num_calls();
-                let delta = |event| tools::delta(event, &self.format, &self.id, index);
+                let delta = |event| tool_calls::delta(event, &self.format, &self.id, index);
                 said.extend(events.iter().filter_map(delta));
             }
         }
@@ -173,7 +173,7 @@ impl Chunks {
                 Endpoint::Completions => json!(""),
             });
         }
-        let reason = finished.map(|reason| tools::finish_reason(reason.as_str(), num_calls));
+        let reason = finished.map(|reason| tool_calls::finish_reason(reason.as_str(), num_calls));
         let stop = output.stop_reason.as_ref().map(stop_reason_as_json);
         let last = said.len().saturating_sub(1);
         let pieces = said.into_iter().enumerate().map(|(place, said)| {

@@ -7,7 +7,8 @@ use twoclock_core::text::RenderedPrompt;
 
 use super::fields::{Fields, Refusal};
 use super::request::Serving;
-use super::tools::{self, Tools};
+use super::tool_calls;
+use super::tools::Tools;
 
 /// A chat as it is computed.
 pub struct Chat {
@@ -115,6 +116,6 @@ fn message(index: usize, message: &Value) -> Result<Value, String> {
     let mut whole = object.clone();
     whole.insert("role".into(), json!(role));
     whole.insert("content".into(), json!(content));
-    tools::read_calls(index, &mut whole)?;
+    tool_calls::read_calls(index, &mut whole)?;
     Ok(Value::Object(whole))
 }

@@ -11,11 +11,13 @@ pub mod messages;
 mod prompts;
 pub mod request;
 pub mod response;
+mod response_items;
 pub mod responses;
 pub mod responses_stream;
 #[cfg(test)]
 mod responses_stream_tests;
 mod sampling;
+pub mod tool_calls;
 pub mod tools;
 mod unserved;
 

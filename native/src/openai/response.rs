@@ -8,7 +8,7 @@ use twoclock_core::text::Tokenizer;
 
 use super::logprobs::{self, Scored};
 use super::request::Endpoint;
-use super::tools;
+use super::tool_calls;
 use crate::answer::stop_reason_as_json;
 
 /// One answer.
@@ -96,7 +96,7 @@ impl Answered<'_> {
             Endpoint::Chat => {
                 let parts = AnswerParts::of(self.format, &choice.text);
                 num_calls = parts.tool_calls.len();
-                let message = tools::message(&parts, self.format, self.id, index);
+                let message = tool_calls::message(&parts, self.format, self.id, index);
                 value.insert("message".into(), message);
             }
             Endpoint::Completions => {
@@ -126,7 +126,7 @@ impl Answered<'_> {
             value.insert("prompt_logprobs".into(), json!(scores));
         }
         let reason = completion.finish_reason;
-        let reason = reason.map(|reason| tools::finish_reason(reason.as_str(), num_calls));
+        let reason = reason.map(|reason| tool_calls::finish_reason(reason.as_str(), num_calls));
         value.insert("finish_reason".into(), json!(reason));
         let stop = completion.stop_reason.as_ref().map(stop_reason_as_json);
         value.insert("stop_reason".into(), json!(stop));

@@ -1,9 +1,10 @@
 //! Requests of OpenAI's `/v1/responses`, written as the chat requests that they are: one reader, one
 //! meaning. Answers are `responses_stream`'s.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::fields::{Fields, Refusal};
+use super::response_items;
 use crate::output;
 
 /// Fields that would change the answer, and that nothing here stands behind.
@@ -69,7 +70,10 @@ pub fn as_chat(body: &Value) -> Result<Value, Refusal> {
     for name in ours.iter().chain(&UNSERVED) {
         chat.remove(*name);
     }
-    chat.insert("messages".into(), Value::Array(messages(&fields)?));
+    chat.insert(
+        "messages".into(),
+        Value::Array(response_items::messages(&fields)?),
+    );
     if let Some(most) = fields.count("max_output_tokens")? {
         chat.insert("max_completion_tokens".into(), json!(most));
     }
@@ -139,131 +143,6 @@ fn nested(value: &Value) -> Value {
             json!({"type": "function", "function": function})
         }
         _ => value.clone(),
-    }
-}
-
-fn messages(fields: &Fields<'_>) -> Result<Vec<Value>, Refusal> {
-    let mut messages = Vec::new();
-    if let Some(instructions) = fields.text("instructions")? {
-        messages.push(json!({"role": "system", "content": instructions}));
-    }
-    match fields.get("input") {
-        Some(Value::String(text)) => messages.push(json!({"role": "user", "content": text})),
-        Some(Value::Array(items)) if !items.is_empty() => {
-            for (index, item) in items.iter().enumerate() {
-                let refuse = |why: &str| Refusal::of("input", format!("input[{index}]{why}"));
-                let item = item
-                    .as_object()
-                    .ok_or_else(|| refuse(" must be an object"))?;
-                put_item(item, &mut messages).map_err(|why| refuse(&why))?;
-            }
-        }
-        _ => {
-            let must = "input must be a string or a list of items";
-            return Err(Refusal::of("input", must));
-        }
-    }
-    Ok(messages)
-}
-
-/// Adds an item to the messages, or to the last of them where it is a part of that.
-fn put_item(item: &Map<String, Value>, messages: &mut Vec<Value>) -> Result<(), String> {
-    let text = |name: &str| {
-        let text = item.get(name).and_then(Value::as_str);
-        text.ok_or_else(|| format!(".{name} must be a string"))
-    };
-    match item.get("type").and_then(Value::as_str) {
-        None | Some("message") => {
-            let role = text("role")?;
-            // Here, as messages stand elsewhere than items.
-            if !["user", "assistant", "system", "developer"].contains(&role) {
-                return Err(".role must be user, assistant, system or developer".to_owned());
-            }
-            let content = content(item.get("content").unwrap_or(&Value::Null), ".content")?;
-            // Thoughts before it are its own.
-            match messages.last_mut().filter(|last| is_begun(last)) {
-                Some(last) if role == "assistant" => last["content"] = json!(content),
-                _ => messages.push(json!({"role": role, "content": content})),
-            }
-        }
-        Some("function_call") => {
-            let arguments = text("arguments")?.trim();
-            let is_object = serde_json::from_str::<Map<String, Value>>(arguments).is_ok();
-            if !is_object && !arguments.is_empty() {
-                return Err(".arguments must be JSON of an object".to_owned());
-            }
-            let call = json!({
-                "id": text("call_id")?,
-                "type": "function",
-                "function": {"name": text("name")?, "arguments": text("arguments")?},
-            });
-            let is_answer = messages
-                .last()
-                .is_some_and(|last| last["role"] == "assistant");
-            if !is_answer {
-                messages.push(json!({"role": "assistant", "content": ""}));
-            }
-            if let Some(last) = messages.last_mut() {
-                match last.get_mut("tool_calls").and_then(Value::as_array_mut) {
-                    Some(calls) => calls.push(call),
-                    None => last["tool_calls"] = json!([call]),
-                }
-            }
-        }
-        Some("function_call_output") => {
-            let output = content(item.get("output").unwrap_or(&Value::Null), ".output")?;
-            messages.push(json!({
-                "role": "tool", "tool_call_id": text("call_id")?, "content": output,
-            }));
-        }
-        Some("reasoning") => {
-            let parts = ["content", "summary"].map(|name| item.get(name));
-            let parts = parts
-                .into_iter()
-                .flatten()
-                .find(|parts| parts.as_array().is_some_and(|parts| !parts.is_empty()));
-            if let Some(parts) = parts {
-                let thoughts = content(parts, ".content")?;
-                messages.push(
-                    json!({"role": "assistant", "content": "", "reasoning_content": thoughts}),
-                );
-            }
-        }
-        Some(other) => return Err(format!(".type {other:?} is not served")),
-    }
-    Ok(())
-}
-
-/// Whether a message holds thoughts alone as yet.
-fn is_begun(message: &Value) -> bool {
-    message.get("reasoning_content").is_some()
-        && message["content"] == ""
-        && message.get("tool_calls").is_none()
-}
-
-/// A text, or the texts of parts.
-fn content(value: &Value, name: &str) -> Result<String, String> {
-    const TEXTS: [&str; 6] = [
-        "input_text",
-        "output_text",
-        "text",
-        "summary_text",
-        "reasoning_text",
-        "refusal",
-    ];
-    let part = |part: &Value| -> Result<String, String> {
-        let kind = part.get("type").and_then(Value::as_str).unwrap_or("");
-        let text = part.get("text").or_else(|| part.get("refusal"));
-        let text = text
-            .and_then(Value::as_str)
-            .filter(|_| TEXTS.contains(&kind));
-        let text = text.map(str::to_owned);
-        text.ok_or_else(|| format!("{name} has a part that is no text"))
-    };
-    match value {
-        Value::String(text) => Ok(text.clone()),
-        Value::Array(parts) => parts.iter().map(part).collect(),
-        _ => Err(format!("{name} must be a string or a list of parts")),
     }
 }
 

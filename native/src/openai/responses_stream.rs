@@ -8,7 +8,7 @@ use twoclock_core::types::FinishReason;
 
 use super::echoed::Echoed;
 use super::response::Usage;
-use super::tools;
+use super::tool_calls;
 
 /// An item that grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl ResponseStream {
                 AnswerEvent::Reasoning(text) => self.say(Open::Reasoning, &text, &mut events),
                 AnswerEvent::Content(text) => self.say(Open::Message, &text, &mut events),
                 AnswerEvent::ToolCallBegun { index, name } => {
-                    let call_id = tools::call_id(&self.format, &self.id, 0, index);
+                    let call_id = tool_calls::call_id(&self.format, &self.id, 0, index);
                     self.close("completed", &mut events);
                     let item = json!({
                         "id": self.item_id("fc"),

@@ -1,18 +1,9 @@
 //! What an operator reads in the log of a server, and counts beside it.
 
 use crate::answers::{CHAT, TEXT, chat};
-use crate::scene::{Client, Program, long, read_until, wait};
+use crate::scene::{Client, Program, endless, long, read_until, wait};
 use serde_json::{Value, json};
 use std::fs;
-
-/// So much to answer that the tiny model, which is quick, does not end in a test's time.
-pub(crate) fn endless() -> Value {
-    let mut body = long(500);
-    body["prompt"] = json!(vec![[1, 2, 3]; 60]);
-    body["n"] = json!(16);
-    body["stream"] = json!(true);
-    body
-}
 
 /// The log's line of the request of this name.
 fn line<'a>(log: &'a str, id: &str) -> &'a str {

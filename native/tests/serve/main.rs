@@ -21,3 +21,4 @@ mod records;
 mod scene;
 mod shapes;
 mod spans;
+mod wrong_fields;

@@ -5,8 +5,7 @@ use std::io::{Read, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::log::endless;
-use crate::scene::{Gate, JSON, Plan, Program, Scene, long, read_until, wait};
+use crate::scene::{Gate, JSON, Plan, Program, Scene, endless, long, read_until, wait};
 use serde_json::{Value, json};
 use twoclock::serve::auth::ApiKeys;
 use twoclock::serve::shutdown::Phase;

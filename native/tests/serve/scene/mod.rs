@@ -233,3 +233,12 @@ pub(crate) fn wait(is_so: impl Fn() -> bool) {
 pub(crate) fn long(max_tokens: usize) -> Value {
     json!({"prompt": [1, 2, 3], "max_tokens": max_tokens, "ignore_eos": true, "temperature": 0})
 }
+
+/// So much to answer that the tiny model, which is quick, does not end in a test's time.
+pub(crate) fn endless() -> Value {
+    let mut body = long(500);
+    body["prompt"] = json!(vec![[1, 2, 3]; 60]);
+    body["n"] = json!(16);
+    body["stream"] = json!(true);
+    body
+}
