@@ -1,5 +1,6 @@
-//! Whether a connection's request has a body of which not all was read: its answer then comes while the client still
-//! writes. Shared by the body and the connection; knows neither how it is read nor what becomes of the rest.
+//! Whether a connection's client is in the middle of a request: of a head of which some has come, or of a body of which
+//! not all was read. Its answer then comes while the client still writes. Shared by the body and the connection; knows
+//! neither how it is read nor what becomes of the rest.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,6 +18,11 @@ impl Unread {
     /// Whether some is left.
     pub fn is_some(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+
+    /// Bytes came: of a head that is to be read, until a body says otherwise.
+    pub fn begin(&self) {
+        self.set(false);
     }
 
     /// Watches the body of the request that is now there.
