@@ -59,6 +59,11 @@ impl Echoed {
         })
     }
 
+    /// Bytes it takes.
+    pub fn num_bytes(&self) -> usize {
+        self.json.len()
+    }
+
     /// Puts them into a response, all that there are.
     pub fn put_into(&self, response: &mut Map<String, Value>) {
         let given: Map<String, Value> =

@@ -2,7 +2,7 @@
 //! are passed over; those that ask for what there is not are `unserved`'s.
 
 use serde_json::Value;
-use twoclock_core::chat::AnswerFormat;
+use twoclock_core::chat::{AnswerFormat, Tool};
 use twoclock_core::engine::Prompt;
 use twoclock_core::error::Error;
 use twoclock_core::sched::RequestError;
@@ -214,6 +214,21 @@ impl Asked {
     /// Whether answers say their prompt first, with its log-probabilities as with theirs.
     pub fn scores_echo(&self) -> bool {
         !self.echoes.is_empty() && self.params.logprobs.is_some()
+    }
+
+    /// About the bytes, as text, of what is kept beside the prompts until all is answered: what is said before the
+    /// answers, and the tools with their schemas.
+    pub fn num_bytes(&self) -> usize {
+        let echoes: usize = self.echoes.iter().map(String::len).sum();
+        let tools = self.format.tools.iter().flat_map(|offered| &*offered.tools);
+        let tool_bytes = |tool: &Tool| {
+            let schema = tool
+                .parameters
+                .as_ref()
+                .map_or(0, |schema| schema.to_string().len());
+            tool.name.len() + schema
+        };
+        echoes + tools.map(tool_bytes).sum::<usize>()
     }
 
     /// What the engine says against this request; `None` where it is no fault of the request.

@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use tokio::time::{Instant, timeout_at};
 use twoclock_core::engine::Prompt;
 use twoclock_core::engine::handle::RequestStream;
 use twoclock_core::error::Error;
 use twoclock_core::sched::RequestError;
+use twoclock_core::types::TokenId;
 
 use super::answers::Answers;
 use super::api_error::{ApiError, stream_error, submit_error};
 use super::app::App;
-use super::generate::{answer_error, lease};
+use super::generate::answer_error;
+use super::intake::{self, within};
 use super::lease::Lease;
-use super::request_body::RequestBody;
+use super::request_body::{HeldRoom, RequestBody};
 use super::request_record::{AskedOf, RequestRecord};
 use super::whole;
 use crate::openai::Refusal;
@@ -28,30 +29,28 @@ struct Texts {
     num_tokens: usize,
     as_base64: bool,
     record: RequestRecord,
+    /// What of the body's room they take as long as they are there.
+    _room: HeldRoom,
 }
 
 /// `/v1/embeddings`.
 pub async fn embed(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
-    let deadline = Instant::now() + app.settings.request_timeout;
-    let record = RequestRecord::of(&request);
-    let answered = async {
-        let body = RequestBody::read(request, &app).await?;
-        let length = body.num_bytes();
-        let (lease, body) = lease(&app, body).await?;
-        let texts = move || submit(lease, &body, record);
-        gather(app.reading.run(length, texts).await??).await
-    };
-    match timeout_at(deadline, answered).await {
-        Ok(answered) => answered,
-        Err(_) => Err(ApiError::timed_out()),
-    }
+    within(&app, async |_| {
+        let record = RequestRecord::of(&request);
+        let texts = move |lease, body| submit(lease, body, record);
+        gather(intake::read(&app, request, texts).await?).await
+    })
+    .await
 }
 
-fn submit(lease: Lease, body: &RequestBody, record: RequestRecord) -> Result<Texts, ApiError> {
+fn submit(lease: Lease, body: RequestBody, record: RequestRecord) -> Result<Texts, ApiError> {
     let loaded = lease.loaded();
     let params = loaded.pooling().params();
     let params = params.map_err(|e| ApiError::bad_request(e.to_string()).param("model"))?;
-    let asked = AskedEmbeddings::read(&body.value()?, params)?;
+    let value = body.value()?;
+    let room = body.into_room();
+    let asked = AskedEmbeddings::read(&value, params)?;
+    drop(value);
     let most = loaded.serving().max_prompt_bytes.unwrap_or(usize::MAX);
     let mut streams = Vec::new();
     let mut together = loaded.handle().together();
@@ -87,6 +86,7 @@ fn submit(lease: Lease, body: &RequestBody, record: RequestRecord) -> Result<Tex
         as_base64: asked.as_base64,
         record,
         lease,
+        _room: room.keep(num_tokens * size_of::<TokenId>()),
     })
 }
 

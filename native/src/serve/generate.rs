@@ -7,7 +7,7 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use serde_json::Value;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use twoclock_core::engine::handle::RequestStream;
 use twoclock_core::engine::handle::Together;
 use twoclock_core::engine::{EngineHandle, Prompt};
@@ -17,8 +17,9 @@ use twoclock_core::types::{SamplingParams, TokenId};
 
 use super::api_error::{ApiError, submit_error};
 use super::app::{App, now};
+use super::intake::{self, within};
 use super::lease::Lease;
-use super::request_body::RequestBody;
+use super::request_body::{HeldRoom, RequestBody};
 use super::request_id::RequestId;
 use super::request_record::{AskedOf, RequestRecord};
 use super::{chunks, stream, whole};
@@ -66,6 +67,8 @@ pub struct Job {
     pub deadline: Instant,
     /// What is known of it.
     pub record: RequestRecord,
+    /// What of the body's room it takes as long as it is there.
+    pub room: HeldRoom,
 }
 
 /// `/v1/chat/completions`.
@@ -117,21 +120,6 @@ async fn answer(
     .await
 }
 
-/// Answers in the time that a request has.
-///
-/// # Errors
-/// The answer's, or that the time is over.
-pub async fn within(
-    app: &App,
-    answer: impl AsyncFnOnce(Instant) -> Result<Response, ApiError>,
-) -> Result<Response, ApiError> {
-    let deadline = Instant::now() + app.settings.request_timeout;
-    match timeout_at(deadline, answer(deadline)).await {
-        Ok(answered) => answered,
-        Err(_) => Err(ApiError::timed_out()),
-    }
-}
-
 /// Reads a request and has it computed.
 ///
 /// # Errors
@@ -144,30 +132,42 @@ pub async fn begin(
     deadline: Instant,
 ) -> Result<Job, ApiError> {
     let record = RequestRecord::of(&request);
-    let body = RequestBody::read(request, app).await?;
-    let length = body.num_bytes();
-    let (lease, body) = lease(app, body).await?;
     let id = format!("{}{}", protocol.prefix, id.of_answer(&app.numbers));
     let seed = app.numbers.next();
-    let submit = move || Job::submit(protocol, id, lease, body, seed, deadline, record);
-    app.reading.run(length, submit).await?
+    let look = move |lease: Lease, body| {
+        let read = Unsubmitted::read(protocol, id, lease, body, seed, deadline, record)?;
+        match read.compiles() {
+            true => Ok(Begun::Waits(read)),
+            false => read.submit().map(Begun::Runs),
+        }
+    };
+    match intake::read(app, request, look).await? {
+        Begun::Runs(job) => Ok(job),
+        Begun::Waits(read) => app.reading.run_long(move || read.submit()).await?,
+    }
 }
 
-/// The model that a body names.
-///
-/// # Errors
-/// The body is no JSON object, or there is no such model.
-pub async fn lease(app: &App, body: RequestBody) -> Result<(Lease, RequestBody), ApiError> {
-    let length = body.num_bytes();
-    let named = move || (body.model(), body);
-    let (name, body) = app.reading.run(length, named).await?;
-    let lease = app.models.lease(name?.as_deref()).await?;
-    Ok((lease, body))
+/// How far a request came in the lane of its body.
+enum Begun {
+    Runs(Job),
+    /// It is short, but what it asks may take long.
+    Waits(Unsubmitted),
 }
 
-impl Job {
-    /// Reads a body and hands its prompts to the engine.
-    fn submit(
+/// A request that was read and no engine has yet.
+struct Unsubmitted {
+    protocol: Protocol,
+    id: String,
+    lease: Lease,
+    asked: Asked,
+    echoed: Echoed,
+    deadline: Instant,
+    record: RequestRecord,
+    room: HeldRoom,
+}
+
+impl Unsubmitted {
+    fn read(
         protocol: Protocol,
         id: String,
         lease: Lease,
@@ -177,7 +177,7 @@ impl Job {
         record: RequestRecord,
     ) -> Result<Self, ApiError> {
         let mut value = body.value()?;
-        drop(body);
+        let room = body.into_room();
         let mut echoed = Echoed::default();
         if let Some(echoes) = protocol.echoes {
             echoed = echoes(&value)?;
@@ -187,8 +187,7 @@ impl Job {
         }
         let loaded = lease.loaded();
         let asked = Asked::read(protocol.endpoint, &value, &loaded.serving(), seed);
-        let mut asked = asked.map_err(protocol.renamed)?;
-        drop(value);
+        let asked = asked.map_err(protocol.renamed)?;
         if asked.stream && asked.scores_prompt {
             let said = "prompt_logprobs is not served for a stream: ask for the answer whole";
             return Err(Refusal::of("prompt_logprobs", said).into());
@@ -196,34 +195,60 @@ impl Job {
         if protocol.translate.is_some() && asked.params.n != 1 {
             return Err(Refusal::of("n", "n must be 1: there is one answer to it").into());
         }
+        Ok(Self {
+            protocol,
+            id,
+            lease,
+            asked,
+            echoed,
+            deadline,
+            record,
+            room,
+        })
+    }
+
+    /// Whether the form of its answer is compiled, which may take long however short it is.
+    fn compiles(&self) -> bool {
+        self.asked.params.structured_output.is_some()
+    }
+
+    /// Hands its prompts to the engine.
+    fn submit(self) -> Result<Job, ApiError> {
+        let Self {
+            protocol,
+            id,
+            lease,
+            mut asked,
+            echoed,
+            deadline,
+            record,
+            room,
+        } = self;
         let refusal = |error: &Error| asked.refusal(error).map(protocol.renamed);
+        let loaded = lease.loaded();
+        let (handle, most) = (loaded.handle(), loaded.max_model_len());
         let mut prompts = Vec::new();
         let mut streams = Vec::new();
-        let mut together = loaded.handle().together();
+        let mut together = handle.together();
         for prompt in asked.prompts.clone() {
             let params = asked.params.clone();
-            let most = loaded.max_model_len();
-            let (ids, stream) = submit(
-                loaded.handle(),
-                &mut together,
-                prompt,
-                params,
-                most,
-                refusal,
-            )?;
+            let (ids, stream) = submit(handle, &mut together, prompt, params, most, refusal)?;
             prompts.push(ids);
             streams.push(stream);
         }
         asked.prompts.clear();
+        let num_prompt_tokens: usize = prompts.iter().map(Vec::len).sum();
         let of = AskedOf {
             model: lease.name().to_owned(),
             answer_id: id.clone(),
-            num_prompt_tokens: prompts.iter().map(Vec::len).sum(),
+            num_prompt_tokens,
             is_streamed: asked.stream,
             sampling: Some((&asked.params).into()),
         };
         record.asked(of, prompts.len());
-        Ok(Self {
+        let kept =
+            echoed.num_bytes() + asked.num_bytes() + num_prompt_tokens * size_of::<TokenId>();
+        Ok(Job {
             id,
             created: now(),
             lease,
@@ -233,6 +258,7 @@ impl Job {
             streams,
             deadline,
             record,
+            room: room.keep(kept),
         })
     }
 }

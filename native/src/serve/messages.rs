@@ -15,7 +15,9 @@ use twoclock_core::text::Tokenizer;
 
 use super::api_error::ApiError;
 use super::app::App;
-use super::generate::{Job, Protocol, begin, lease, within};
+use super::generate::{Job, Protocol, begin};
+use super::intake::{self, within};
+use super::lease::Lease;
 use super::loaded::Loaded;
 use super::one_answer::OneAnswer;
 use super::request_body::RequestBody;
@@ -59,16 +61,14 @@ pub async fn message(
 
 /// `/v1/messages/count_tokens`.
 pub async fn count(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
-    let body = RequestBody::read(request, &app).await?;
-    let (lease, body) = lease(&app, body).await?;
-    let count = move |body: &RequestBody| -> Result<usize, ApiError> {
-        Ok(num_tokens(&body.value()?, lease.loaded()).map_err(renamed)?)
-    };
-    let counted = app
-        .reading
-        .run(body.num_bytes(), move || count(&body))
-        .await??;
-    Ok(whole::json(&count_body(counted)))
+    within(&app, async |_| {
+        let count = |lease: Lease, body: RequestBody| -> Result<usize, ApiError> {
+            Ok(num_tokens(&body.value()?, lease.loaded()).map_err(renamed)?)
+        };
+        let counted = intake::read(&app, request, count).await?;
+        Ok(whole::json(&count_body(counted)))
+    })
+    .await
 }
 
 fn num_tokens(body: &Value, loaded: &Loaded) -> Result<usize, Refusal> {

@@ -15,6 +15,7 @@ pub mod embeddings;
 pub mod generate;
 pub mod guarded_body;
 pub mod http_metrics;
+pub mod intake;
 pub mod lease;
 pub mod lingering;
 pub mod listener;
@@ -125,8 +126,11 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
     let cores = app::num_cores();
     let runtime = runtime::Builder::new_multi_thread()
         .worker_threads(cores.clamp(2, 8))
-        // Those that read requests, those that wait for models, and those that read files of the host.
-        .max_blocking_threads(Reading::max_threads(cores) + offered.len() + HOST_THREADS)
+        // Those that read requests, those that load or unload a model, each of which has a seat, the last to send spans,
+        // and those that read files of the host.
+        .max_blocking_threads(
+            Reading::max_threads(cores) + max_loaded_models as usize + 1 + HOST_THREADS,
+        )
         .thread_name("serve")
         .enable_io()
         .enable_time()

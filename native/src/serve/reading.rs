@@ -21,17 +21,17 @@ pub struct Reading {
 impl Reading {
     /// Reads on a host with so many cores, of which long bodies leave one free where there are several.
     pub fn new(cores: usize) -> Self {
-        let long = cores.saturating_sub(1).max(1);
+        let (short, long) = lanes(cores);
         Self {
-            short: Arc::new(Semaphore::new(cores.max(1))),
+            short: Arc::new(Semaphore::new(short)),
             long: Arc::new(Semaphore::new(long)),
         }
     }
 
-    /// Most threads it uses at once. With as many, what has begun to read never waits for one.
+    /// Most threads it uses at once. With as many for it alone, what has begun to read never waits for one.
     pub fn max_threads(cores: usize) -> usize {
-        let lanes = Self::new(cores);
-        lanes.short.available_permits() + lanes.long.available_permits()
+        let (short, long) = lanes(cores);
+        short + long
     }
 
     /// Does what a body of so many bytes takes, once it is its turn. Dropped before that, it is never done.
@@ -43,12 +43,28 @@ impl Reading {
         length: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ApiError> {
+        match length <= SHORT {
+            true => Self::take(&self.short, work).await,
+            false => self.run_long(work).await,
+        }
+    }
+
+    /// Does what may take long whatever the body's length.
+    ///
+    /// # Errors
+    /// It met a fault.
+    pub async fn run_long<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        Self::take(&self.long, work).await
+    }
+
+    async fn take<T: Send + 'static>(
+        lane: &Arc<Semaphore>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
         let fault = || ApiError::internal("reading this request met a fault of the server");
-        let lane = if length <= SHORT {
-            &self.short
-        } else {
-            &self.long
-        };
         let turn = Arc::clone(lane).acquire_owned().await;
         let turn = turn.map_err(|_| fault())?;
         // Dropped, the set takes back what has not begun.
@@ -64,6 +80,11 @@ impl Reading {
             Some(Err(_)) | None => Err(fault()),
         }
     }
+}
+
+/// How many read at once, what is short and what is long.
+fn lanes(cores: usize) -> (usize, usize) {
+    (cores.max(1), cores.saturating_sub(1).max(1))
 }
 
 #[cfg(test)]

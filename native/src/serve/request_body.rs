@@ -61,7 +61,22 @@ enum NotWhole {
 #[derive(Debug)]
 pub struct RequestBody {
     bytes: Bytes,
-    _room: OwnedSemaphorePermit,
+    room: HeldRoom,
+}
+
+/// Room that is taken until this is dropped. It only ever shrinks: nobody waits for room while holding some.
+#[derive(Debug)]
+pub struct HeldRoom(OwnedSemaphorePermit);
+
+impl HeldRoom {
+    /// Keeps what so many bytes take and gives the rest back; all of it, where they are more than were read.
+    #[must_use]
+    pub fn keep(mut self, bytes: usize) -> Self {
+        match self.0.split(bytes.div_ceil(1024).min(self.0.num_permits())) {
+            Some(kept) => Self(kept),
+            None => self,
+        }
+    }
 }
 
 impl RequestBody {
@@ -145,8 +160,13 @@ impl RequestBody {
         }
         Ok(Self {
             bytes: bytes.into(),
-            _room: held,
+            room: HeldRoom(held),
         })
+    }
+
+    /// Its room, without it.
+    pub fn into_room(self) -> HeldRoom {
+        self.room
     }
 
     /// Its bytes.
@@ -304,7 +324,7 @@ mod tests {
         let room = BodyRoom::new(1);
         RequestBody {
             bytes: Bytes::copy_from_slice(text.as_bytes()),
-            _room: Arc::clone(&room.kib).try_acquire_owned().unwrap(),
+            room: HeldRoom(room.kib(1).unwrap()),
         }
     }
 
@@ -325,6 +345,20 @@ mod tests {
         }
         for wrong in ["", "{", "{\"a\"}", "{} x", "\u{0}"] {
             assert_eq!(model(wrong).unwrap_err().code, Some("invalid_json"));
+        }
+    }
+
+    #[test]
+    fn what_is_kept_of_a_body_keeps_its_room() {
+        let all = WHOLE_BODIES * 4;
+        let room = BodyRoom::new(4096);
+        let free = || room.kib.available_permits();
+        let held = |kib| HeldRoom(room.kib(kib).unwrap());
+        for (bytes, kept) in [(0, 0), (1, 1), (1024, 1), (1025, 2), (4096, 4), (9999, 4)] {
+            let held = held(4).keep(bytes);
+            assert_eq!(free(), all - kept, "{bytes}");
+            drop(held);
+            assert_eq!(free(), all);
         }
     }
 

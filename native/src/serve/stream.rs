@@ -22,6 +22,7 @@ use super::answers::Answers;
 use super::api_error::{ApiError, stream_error};
 use super::generate::{Job, answer_error};
 use super::lease::Lease;
+use super::request_body::HeldRoom;
 use super::request_record::RequestRecord;
 use crate::openai::Asked;
 
@@ -77,6 +78,8 @@ struct Events<T> {
     deadline: Pin<Box<Sleep>>,
     ready: VecDeque<Event>,
     record: RequestRecord,
+    /// Given back when it ends.
+    _room: HeldRoom,
 }
 
 impl<T: Tell> Events<T> {
@@ -91,6 +94,7 @@ impl<T: Tell> Events<T> {
             answers: Some(Answers::of_format(job.streams, n, &format)),
             deadline: Box::pin(sleep_until(job.deadline)),
             record: job.record,
+            _room: job.room,
         }
     }
 

@@ -9,12 +9,12 @@ use twoclock_core::engine::Prompt;
 
 use super::api_error::ApiError;
 use super::app::App;
-use super::generate::lease;
-use super::loaded::Loaded;
+use super::intake::{self, within};
+use super::lease::Lease;
 use super::request_body::RequestBody;
 use super::whole;
 use crate::openai::fields::{Fields, Refusal};
-use crate::openai::messages;
+use crate::openai::{Serving, messages};
 
 /// `/tokenize`.
 pub async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
@@ -32,23 +32,20 @@ pub async fn detokenize(
 async fn read(
     app: &App,
     request: Request,
-    answer: fn(&Value, &Loaded) -> Result<Value, Refusal>,
+    answer: fn(&Value, &Serving<'_>) -> Result<Value, Refusal>,
 ) -> Result<Response, ApiError> {
-    let body = RequestBody::read(request, app).await?;
-    let (lease, body) = lease(app, body).await?;
-    let answer = move |body: &RequestBody| -> Result<Value, ApiError> {
-        Ok(answer(&body.value()?, lease.loaded())?)
-    };
-    let answered = app
-        .reading
-        .run(body.num_bytes(), move || answer(&body))
-        .await??;
-    Ok(whole::json(&answered))
+    within(app, async |_| {
+        let look = move |lease: Lease, body: RequestBody| -> Result<Value, ApiError> {
+            Ok(answer(&body.value()?, &lease.loaded().serving())?)
+        };
+        Ok(whole::json(&intake::read(app, request, look).await?))
+    })
+    .await
 }
 
-fn ids(body: &Value, loaded: &Loaded) -> Result<Value, Refusal> {
+pub(super) fn ids(body: &Value, serving: &Serving<'_>) -> Result<Value, Refusal> {
     let fields = Fields::of(body)?;
-    let tokenizer = loaded.handle().tokenizer();
+    let tokenizer = serving.tokenizer;
     let is_chat = fields.get("messages").is_some();
     let field = if is_chat { "messages" } else { "prompt" };
     let add_special = fields.flag("add_special_tokens")?;
@@ -58,7 +55,7 @@ fn ids(body: &Value, loaded: &Loaded) -> Result<Value, Refusal> {
                 "add_special_tokens is not served for messages: their template has put them there";
             return Err(Refusal::of("add_special_tokens", said));
         }
-        _ if is_chat => Prompt::Templated(messages::read(&fields, &loaded.serving())?.prompt),
+        _ if is_chat => Prompt::Templated(messages::read(&fields, serving)?.prompt),
         Some(text) => Prompt::Text(text.to_owned()),
         None => {
             return Err(Refusal::of(
@@ -67,7 +64,7 @@ fn ids(body: &Value, loaded: &Loaded) -> Result<Value, Refusal> {
             ));
         }
     };
-    loaded.serving().hold(field, &prompt, false)?;
+    serving.hold(field, &prompt, false)?;
     let ids = match prompt {
         Prompt::Text(text) => tokenizer.encode(&text, add_special.unwrap_or(true), true),
         prompt => prompt.into_token_ids(tokenizer),
@@ -80,19 +77,19 @@ fn ids(body: &Value, loaded: &Loaded) -> Result<Value, Refusal> {
     });
     Ok(json!({
         "count": ids.len(),
-        "max_model_len": loaded.max_model_len(),
+        "max_model_len": serving.max_model_len,
         "tokens": ids,
         "token_strs": texts,
     }))
 }
 
-fn text(body: &Value, loaded: &Loaded) -> Result<Value, Refusal> {
+pub(super) fn text(body: &Value, serving: &Serving<'_>) -> Result<Value, Refusal> {
     let fields = Fields::of(body)?;
     if fields.get("tokens").is_none() {
         return Err(Refusal::of("tokens", "tokens must be a list of token ids"));
     }
     let ids = fields.ids("tokens")?;
-    let text = loaded.handle().tokenizer().decode(&ids, false);
+    let text = serving.tokenizer.decode(&ids, false);
     let text = text.map_err(|e| Refusal::of("tokens", e.to_string()))?;
     Ok(json!({"prompt": text}))
 }

@@ -11,6 +11,7 @@ use super::answers::Answers;
 use super::api_error::{ApiError, stream_error};
 use super::generate::{Job, answer_error};
 use super::lease::Lease;
+use super::request_body::HeldRoom;
 use crate::openai::{Answered, Asked, Choice, Echoed, Usage};
 
 /// All that was answered to a job.
@@ -30,6 +31,8 @@ pub struct Gathered {
     pub choices: Vec<Choice>,
     /// What they took.
     pub usage: Usage,
+    /// Given back when it was told.
+    _room: HeldRoom,
 }
 
 /// Answers in OpenAI's older form.
@@ -68,6 +71,7 @@ pub async fn gather(job: Job) -> Result<Gathered, ApiError> {
         streams,
         deadline: _,
         record,
+        room,
     } = job;
     let n = asked.params.n;
     let mut choices: Vec<Choice> = Vec::new();
@@ -109,6 +113,7 @@ pub async fn gather(job: Job) -> Result<Gathered, ApiError> {
         echoed,
         choices,
         usage,
+        _room: room,
     })
 }
 

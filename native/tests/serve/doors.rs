@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use crate::scene::{Plan, Program, Scene, golden, long};
+use crate::scene::{Gate, Plan, Program, Scene, golden, long, read_until, wait};
 use serde_json::json;
 use twoclock::serve::auth::ApiKeys;
 
@@ -151,4 +151,66 @@ fn limits_under_which_nothing_could_be_served_are_said_at_the_start() {
         assert_eq!(output.status.code(), Some(1), "{flags:?}: {said}");
         assert!(said.contains(told), "{said}");
     }
+}
+
+/// What a response says again is kept as long as it runs, and counts as a body does.
+#[test]
+fn what_is_kept_of_bodies_takes_their_room() {
+    const HELD_AT_ONCE: usize = 64;
+    let gate = Gate::default();
+    let mut plan = Plan {
+        gate: Some(gate.clone()),
+        max_waiting: 2 * HELD_AT_ONCE,
+        ..Plan::default()
+    };
+    plan.settings.max_body = 2048;
+    plan.bounds.max_connections = 2 * HELD_AT_ONCE;
+    let scene = Scene::start(plan);
+    let client = scene.client;
+    let tool = json!({"type": "function", "name": "f", "description": "x".repeat(1800)});
+    let body = json!({"input": "a", "tools": [tool], "tool_choice": "none", "stream": true});
+    let held: Vec<_> = (0..HELD_AT_ONCE)
+        .map(|_| {
+            let mut stream = client.begin("/v1/responses", &body);
+            read_until(&mut stream, "response.created");
+            stream
+        })
+        .collect();
+    let refused = client.post("/v1/responses", &body);
+    assert_eq!(refused.status, 429, "{refused:?}");
+    assert_eq!(refused.error()["code"], "too_many_bodies");
+    drop(held);
+    wait(|| scene.shutdown.num_running() == 0);
+    gate.open(1000);
+    client.ask("/v1/completions", &long(1));
+}
+
+/// A model that loads for long keeps nobody longer than a request may take.
+#[test]
+fn every_question_has_its_time() {
+    let gate = Gate::default();
+    let mut plan = Plan {
+        load_gate: Some(gate.clone()),
+        ..Plan::default()
+    };
+    plan.settings.request_timeout = Duration::from_millis(100);
+    let scene = Scene::start(plan);
+    let message = json!({"messages": [{"role": "user", "content": "a"}], "max_tokens": 1});
+    for (path, body) in [
+        ("/tokenize", json!({"prompt": "a"})),
+        ("/detokenize", json!({"tokens": [1]})),
+        ("/v1/embeddings", json!({"input": "a"})),
+        ("/v1/completions", long(1)),
+        ("/v1/responses", json!({"input": "a"})),
+    ] {
+        let late = scene.client.post(path, &body);
+        assert_eq!(late.status, 504, "{path}: {late:?}");
+        assert_eq!(late.error()["code"], "request_timeout");
+    }
+    for path in ["/v1/messages", "/v1/messages/count_tokens"] {
+        let late = scene.client.post(path, &message);
+        assert_eq!(late.status, 504, "{path}: {late:?}");
+        assert_eq!(late.message_error(), "timeout_error");
+    }
+    gate.open(1);
 }

@@ -1,5 +1,6 @@
 //! Who waits for whom while bodies are read.
 
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 
@@ -35,7 +36,11 @@ fn little_is_read_while_much_waits() {
     let running = || scene.shutdown.num_running();
     let gone: Vec<_> = (0..8).map(|_| client.begin(TOKENIZE, &long)).collect();
     let stays = client.begin(TOKENIZE, &long);
-    wait(|| running() == 9);
+    // Short to read, and long to compile.
+    let mut formed = crate::scene::long(2);
+    formed["guided_regex"] = json!("(a|b){3}");
+    let formed = client.begin("/v1/completions", &formed);
+    wait(|| running() == 10);
     for body in [
         json!({"prompt": "a b"}),
         json!({"messages": [{"role": "user", "content": "a"}]}),
@@ -45,11 +50,16 @@ fn little_is_read_while_much_waits() {
     let message = json!({"messages": [{"role": "user", "content": "a"}], "max_tokens": 1});
     client.ask("/v1/messages/count_tokens", &message);
     client.ask("/v1/completions", &crate::scene::long(2));
+    formed.get_ref().set_nonblocking(true).unwrap();
+    let early = formed.get_ref().peek(&mut [0]);
+    assert_eq!(early.unwrap_err().kind(), ErrorKind::WouldBlock);
+    formed.get_ref().set_nonblocking(false).unwrap();
     drop(gone);
     // Nobody waits any more for those who have gone.
-    wait(|| running() == 1);
+    wait(|| running() == 2);
     open.send(()).unwrap();
     runtime.block_on(held).unwrap().unwrap().unwrap();
     let stayed = reply(stays);
     assert_eq!(stayed.status, 200, "{stayed:?}");
+    assert_eq!(reply(formed).status, 200);
 }
