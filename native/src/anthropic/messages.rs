@@ -1,4 +1,5 @@
-//! The messages of a request to `/v1/messages`, made of blocks, as a chat has them. Knows nothing of what goes with them.
+//! The messages of a request to `/v1/messages`, made of blocks, as a chat has them. Knows nothing of what goes with
+//! them.
 
 use serde_json::{Value, json};
 

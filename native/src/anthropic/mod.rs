@@ -7,5 +7,5 @@ pub mod request;
 pub mod response;
 mod tools;
 
-pub use request::{as_chat, renamed};
+pub use request::{as_chat, names};
 pub use response::{Ended, MessageStream, count_body, error_body, message_body};

@@ -4,20 +4,10 @@
 use serde_json::{Value, json};
 
 use super::{messages, output_format, tools};
-use crate::openai::fields::{Fields, Refusal};
+use crate::openai::fields::{Fields, Name, Refusal};
 
 /// Fields that would change the answer, and that nothing here stands behind.
 const UNSERVED: [&str; 3] = ["mcp_servers", "container", "context_management"];
-
-/// Fields of chats by the names they have here.
-const RENAMED: [(&str, &str); 3] = [
-    ("stop", "stop_sequences"),
-    (
-        "parallel_tool_calls",
-        "tool_choice.disable_parallel_tool_use",
-    ),
-    ("response_format.json_schema", "output_config.format"),
-];
 
 /// The body as a chat's; fields that both have, and those of vLLM's, are left as they are.
 /// `max_tokens` must be there unless `counts` the prompt alone.
@@ -27,7 +17,7 @@ const RENAMED: [(&str, &str); 3] = [
 pub fn as_chat(body: &Value, counts: bool) -> Result<Value, Refusal> {
     let fields = Fields::of(body)?;
     for name in UNSERVED {
-        if fields.get(name).is_some() {
+        if fields.gives(name) {
             return Err(Refusal::of(name, format!("{name} is not served")));
         }
     }
@@ -86,21 +76,26 @@ pub fn as_chat(body: &Value, counts: bool) -> Result<Value, Refusal> {
     Ok(Value::Object(chat))
 }
 
-/// What a chat's reader refused, by the name the field has here.
-pub fn renamed(refusal: Refusal) -> Refusal {
-    let refusal = refusal.renamed(&RENAMED);
-    match refusal.param.as_deref() {
-        Some("tools") => {
-            let said = refusal
-                .message
-                .replacen(".function.parameters", ".input_schema", 1);
-            Refusal {
-                message: said.replacen(".function.", ".", 1),
-                ..refusal
-            }
-        }
-        _ => refusal,
+/// What a chat's reader reads by the names it has in this body; what is not listed came as it is.
+pub fn names(body: &Value) -> Vec<Name> {
+    let given = |path: &str| body.pointer(path).is_some_and(|value| !value.is_null());
+    let mut names = vec![
+        (
+            "parallel_tool_calls",
+            "tool_choice.disable_parallel_tool_use",
+        ),
+        ("tools[].function.parameters", "tools[].input_schema"),
+        ("tools[].function", "tools[]"),
+    ];
+    if given("/stop_sequences") {
+        names.push(("stop", "stop_sequences"));
     }
+    if given("/output_config/format") {
+        names.push(("response_format.json_schema", "output_config.format"));
+    } else if given("/output_format") {
+        names.push(("response_format.json_schema", "output_format"));
+    }
+    names
 }
 
 #[cfg(test)]
@@ -209,10 +204,18 @@ mod tests {
             let refused = as_chat(&body, false).unwrap_err();
             assert_eq!(refused.param.as_deref(), Some(param), "{body}");
         }
-        let refused = renamed(Refusal::of("stop", "stop is 7"));
-        assert_eq!(
-            refused,
-            Refusal::of("stop_sequences", "stop_sequences is 7")
-        );
+        for (given, field, name) in [
+            ("stop_sequences", "stop", "stop_sequences"),
+            ("stop", "stop", "stop"),
+            (
+                "output_format",
+                "response_format.json_schema.schema",
+                "output_format.schema",
+            ),
+        ] {
+            let refused = Refusal::of(field, format!("{field}: why"));
+            let refused = refused.renamed(&names(&json!({given: {}})));
+            assert_eq!(refused, Refusal::of(name, format!("{name}: why")));
+        }
     }
 }

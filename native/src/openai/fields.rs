@@ -23,24 +23,35 @@ impl Refusal {
         }
     }
 
-    /// The same where fields have other names: of each pair the first is that of a field here, or of what it holds,
-    /// and is told as the second. The message is one that begins with its field, as all here do.
+    /// The same where fields have other names. The message is one that begins with its field, as all here do.
     #[must_use]
-    pub fn renamed(self, names: &[(&str, &str)]) -> Self {
-        let rename = |path: &str| {
-            let renamed = names.iter().find_map(|(from, to)| {
-                let rest = path.strip_prefix(from)?;
-                let is_whole = rest.is_empty() || rest.starts_with(['.', '[']);
-                is_whole.then(|| format!("{to}{rest}"))
-            });
-            renamed.unwrap_or_else(|| path.to_owned())
-        };
-        let path = self.message.split(' ').next().unwrap_or_default();
+    pub fn renamed(self, names: &[Name]) -> Self {
+        let is_of_path = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '[' | ']');
+        let end = self.message.find(|c| !is_of_path(c));
+        let (path, said) = self.message.split_at(end.unwrap_or(self.message.len()));
         Self {
-            message: rename(path) + &self.message[path.len()..],
-            param: self.param.map(|param| rename(&param)),
+            message: renamed(path, names) + said,
+            param: self.param.map(|param| renamed(&param, names)),
         }
     }
+}
+
+/// A field, or what it holds, and how it is called elsewhere. `[]` is any place of a list.
+pub type Name = (&'static str, &'static str);
+
+/// A path by the first of the names that leads to it or to what it is in.
+fn renamed(path: &str, names: &[Name]) -> String {
+    let place = path.split_once('[').and_then(|(list, rest)| {
+        let (place, rest) = rest.split_once(']')?;
+        Some((format!("{list}[]{rest}"), format!("[{place}]")))
+    });
+    let (any, place) = place.unwrap_or_else(|| (path.to_owned(), String::new()));
+    let found = names.iter().find_map(|(from, to)| {
+        let rest = any.strip_prefix(from)?;
+        let is_whole = rest.is_empty() || rest.starts_with(['.', '[']);
+        is_whole.then(|| format!("{to}{rest}").replacen("[]", &place, 1))
+    });
+    found.unwrap_or_else(|| path.to_owned())
 }
 
 /// The fields of a body. One that is `null` is not there.
@@ -66,8 +77,15 @@ impl<'a> Fields<'a> {
         object.ok_or_else(|| Refusal::of("body", "body must be a JSON object"))
     }
 
+    /// Whether it is there, which is to be refused: what is read is asked for by [`Self::get`] and the others.
+    pub fn gives(&self, name: &str) -> bool {
+        self.0.get(name).is_some_and(|value| !value.is_null())
+    }
+
     /// The field as it is.
     pub fn get(&self, name: &str) -> Option<&'a Value> {
+        #[cfg(test)]
+        asked_for::note(name);
         self.0.get(name).filter(|value| !value.is_null())
     }
 
@@ -156,4 +174,72 @@ fn string(value: &Value) -> Option<String> {
 pub(super) fn ids(value: &Value) -> Option<Vec<TokenId>> {
     let id = |v: &Value| TokenId::try_from(v.as_u64()?).ok();
     value.as_array()?.iter().map(id).collect()
+}
+
+/// Which fields were asked for, by the tests that hold them against what is said of them.
+#[cfg(test)]
+pub mod asked_for {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
+    thread_local! {
+        static NAMES: RefCell<BTreeSet<String>> = RefCell::default();
+    }
+
+    pub(super) fn note(name: &str) {
+        NAMES.with_borrow_mut(|names| names.insert(name.to_owned()));
+    }
+
+    /// Those that `read` asks for.
+    pub fn by(read: impl FnOnce()) -> BTreeSet<String> {
+        NAMES.take();
+        read();
+        NAMES.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_is_renamed_wherever_it_stands() {
+        let names = [
+            ("form.schema", "text.format"),
+            ("form", "text"),
+            ("tools[].function", "tools[]"),
+            ("messages", "input"),
+        ];
+        for (param, message, new_param, new_message) in [
+            ("form", "form: why", "text", "text: why"),
+            (
+                "form.schema",
+                "form.schema.a is 5",
+                "text.format",
+                "text.format.a is 5",
+            ),
+            (
+                "tools",
+                "tools[12].function.name must be",
+                "tools",
+                "tools[12].name must be",
+            ),
+            (
+                "tools",
+                "tools[0].type must be",
+                "tools",
+                "tools[0].type must be",
+            ),
+            (
+                "messages",
+                "messages[3].a[1] must be",
+                "input",
+                "input[3].a[1] must be",
+            ),
+            ("formal", "formal is 5", "formal", "formal is 5"),
+        ] {
+            let refusal = Refusal::of(param, message).renamed(&names);
+            assert_eq!(refusal, Refusal::of(new_param, new_message));
+        }
+    }
 }

@@ -10,7 +10,7 @@ use twoclock_core::text::{ChatTemplate, Tokenizer};
 use twoclock_core::types::SamplingParams;
 use twoclock_core::weights::GenerationDefaults;
 
-use super::fields::{Fields, Refusal};
+use super::fields::{Fields, Name, Refusal};
 use super::prompts::{self, Reading};
 use super::{form, messages, sampling, unserved};
 
@@ -118,6 +118,8 @@ pub struct Asked {
     form_field: Option<&'static str>,
     /// The field that the repetition penalty came in.
     penalty_field: &'static str,
+    /// How the body calls what was read, where it was another protocol's.
+    pub names: Vec<Name>,
 }
 
 impl Asked {
@@ -208,6 +210,7 @@ impl Asked {
             format,
             form_field,
             penalty_field: sampling::penalty_field(&fields),
+            names: Vec::new(),
         })
     }
 
@@ -254,7 +257,9 @@ impl Asked {
             Some((_, why)) => format!("{param}: {why}"),
             None => said,
         };
-        Some(Refusal::of(param, said).renamed(&[("repetition_penalty", self.penalty_field)]))
+        let refusal = Refusal::of(param, said);
+        let refusal = refusal.renamed(&[("repetition_penalty", self.penalty_field)]);
+        Some(refusal.renamed(&self.names))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::fields::{Fields, Refusal};
+use super::fields::{Fields, Name, Refusal};
 use super::response_items;
 use crate::output;
 
@@ -18,16 +18,6 @@ const UNSERVED: [&str; 7] = [
     "top_logprobs",
 ];
 
-/// Fields of chats by the names they have here.
-const RENAMED: [(&str, &str); 6] = [
-    ("messages", "input"),
-    ("max_completion_tokens", "max_output_tokens"),
-    ("max_tokens", "max_output_tokens"),
-    ("response_format.json_schema", "text.format"),
-    ("response_format", "text.format"),
-    ("truncate_prompt_tokens", "truncation"),
-];
-
 /// The body as a chat's. Fields that both have are left as they are, and so are those of vLLM's.
 ///
 /// # Errors
@@ -36,7 +26,12 @@ pub fn as_chat(body: &Value) -> Result<Value, Refusal> {
     let fields = Fields::of(body)?;
     for name in UNSERVED {
         let asks = |value: &&Value| **value != Value::Bool(false) && **value != json!(0);
-        if fields.get(name).filter(asks).is_some() {
+        if body
+            .get(name)
+            .filter(|value| !value.is_null())
+            .filter(asks)
+            .is_some()
+        {
             let said = format!("{name} is not served: this server keeps no responses");
             let said = match name {
                 "previous_response_id" | "conversation" => said,
@@ -114,16 +109,22 @@ pub fn as_chat(body: &Value) -> Result<Value, Refusal> {
     Ok(Value::Object(chat))
 }
 
-/// What a chat's reader refused, by the name the field has here.
-pub fn renamed(refusal: Refusal) -> Refusal {
-    let refusal = refusal.renamed(&RENAMED);
-    match refusal.param.as_deref() {
-        Some("tools") => Refusal {
-            message: refusal.message.replacen(".function.", ".", 1),
-            ..refusal
-        },
-        _ => refusal,
+/// What a chat's reader reads by the names it has in this body; what is not listed came as it is.
+pub fn names(body: &Value) -> Vec<Name> {
+    let given = |path: &str| body.pointer(path).is_some_and(|value| !value.is_null());
+    let mut names = vec![("messages", "input"), ("tools[].function", "tools[]")];
+    if given("/max_output_tokens") {
+        names.push(("max_completion_tokens", "max_output_tokens"));
+        names.push(("max_tokens", "max_output_tokens"));
     }
+    if given("/text/format") {
+        names.push(("response_format.json_schema", "text.format"));
+        names.push(("response_format", "text.format"));
+    }
+    if given("/truncation") {
+        names.push(("truncate_prompt_tokens", "truncation"));
+    }
+    names
 }
 
 /// `text.format` holds flat what `response_format` nests.
@@ -180,7 +181,8 @@ mod tests {
         let chat = as_chat(&json!({"input": [
             {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]},
             {"type": "reasoning", "id": "r", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},
-            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "c", "annotations": []}]},
+            {"type": "message", "role": "assistant", "content": [
+                {"type": "output_text", "text": "c", "annotations": []}]},
             {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
             {"type": "function_call", "call_id": "2", "name": "f", "arguments": "{}"},
             {"type": "function_call_output", "call_id": "1", "output": "x"},
@@ -253,7 +255,8 @@ mod tests {
         let passed = json!({"input": "a", "background": false, "top_logprobs": 0, "store": true,
             "include": ["reasoning.encrypted_content"]});
         assert!(as_chat(&passed).is_ok());
-        let refused = renamed(Refusal::of("messages", "messages[0].role must be"));
+        let names = names(&json!({"input": []}));
+        let refused = Refusal::of("messages", "messages[0].role must be").renamed(&names);
         assert_eq!(refused, Refusal::of("input", "input[0].role must be"));
     }
 }

@@ -33,7 +33,7 @@ impl Tools {
     /// What is wrong with them, or that the template knows no calls.
     pub fn read(fields: &Fields<'_>, template: Option<&ChatTemplate>) -> Result<Self, Refusal> {
         for old in ["functions", "function_call"] {
-            if fields.get(old).is_some() && fields.get("tool_choice") != Some(&json!("none")) {
+            if fields.gives(old) && fields.get("tool_choice") != Some(&json!("none")) {
                 let said = format!("{old} is not served: give tools and tool_choice");
                 return Err(Refusal::of(old, said));
             }

@@ -31,7 +31,7 @@ const FLAGS: [(&str, bool); 5] = [
 pub(super) fn refuse(fields: &Fields<'_>) -> Result<(), Refusal> {
     let refuse = |name: &str| Err(Refusal::of(name, format!("{name} is not served")));
     for name in FIELDS {
-        if fields.get(name).is_some() {
+        if fields.gives(name) {
             return refuse(name);
         }
     }

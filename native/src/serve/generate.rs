@@ -23,6 +23,7 @@ use super::request_body::{HeldRoom, RequestBody};
 use super::request_id::RequestId;
 use super::request_record::{AskedOf, RequestRecord};
 use super::{chunks, stream, whole};
+use crate::openai::fields::Name;
 use crate::openai::{Asked, Echoed, Endpoint, Refusal};
 
 /// Writes a body as another protocol's.
@@ -42,8 +43,8 @@ pub struct Protocol {
     pub translate: Option<Translate>,
     /// What of a body its answer says again, where it does.
     pub echoes: Option<Echo>,
-    /// What was refused, by the name its field has here.
-    pub renamed: fn(Refusal) -> Refusal,
+    /// The names that what a chat reads has in a body of it.
+    pub names: fn(&Value) -> Vec<Name>,
 }
 
 /// A request that engines compute.
@@ -82,7 +83,7 @@ pub async fn chat(
         prefix: "chatcmpl-",
         translate: None,
         echoes: None,
-        renamed: |refusal| refusal,
+        names: |_| Vec::new(),
     };
     answer(&app, protocol, &id, request).await
 }
@@ -98,7 +99,7 @@ pub async fn completions(
         prefix: "cmpl-",
         translate: None,
         echoes: None,
-        renamed: |refusal| refusal,
+        names: |_| Vec::new(),
     };
     answer(&app, protocol, &id, request).await
 }
@@ -156,7 +157,6 @@ enum Begun {
 
 /// A request that was read and no engine has yet.
 struct Unsubmitted {
-    protocol: Protocol,
     id: String,
     lease: Lease,
     asked: Asked,
@@ -182,12 +182,14 @@ impl Unsubmitted {
         if let Some(echoes) = protocol.echoes {
             echoed = echoes(&value)?;
         }
+        let names = (protocol.names)(&value);
         if let Some(translate) = protocol.translate {
             value = translate(&value)?;
         }
         let loaded = lease.loaded();
         let asked = Asked::read(protocol.endpoint, &value, &loaded.serving(), seed);
-        let asked = asked.map_err(protocol.renamed)?;
+        let mut asked = asked.map_err(|refusal| refusal.renamed(&names))?;
+        asked.names = names;
         if asked.stream && asked.scores_prompt {
             let said = "prompt_logprobs is not served for a stream: ask for the answer whole";
             return Err(Refusal::of("prompt_logprobs", said).into());
@@ -196,7 +198,6 @@ impl Unsubmitted {
             return Err(Refusal::of("n", "n must be 1: there is one answer to it").into());
         }
         Ok(Self {
-            protocol,
             id,
             lease,
             asked,
@@ -215,7 +216,6 @@ impl Unsubmitted {
     /// Hands its prompts to the engine.
     fn submit(self) -> Result<Job, ApiError> {
         let Self {
-            protocol,
             id,
             lease,
             mut asked,
@@ -224,7 +224,7 @@ impl Unsubmitted {
             record,
             room,
         } = self;
-        let refusal = |error: &Error| asked.refusal(error).map(protocol.renamed);
+        let refusal = |error: &Error| asked.refusal(error);
         let loaded = lease.loaded();
         let (handle, most) = (loaded.handle(), loaded.max_model_len());
         let mut prompts = Vec::new();

@@ -1,5 +1,5 @@
-//! A connection that ends as its client can bear: what still comes of a request that nobody will read is read and thrown
-//! away for a while, as else the host would cut the connection and with it the answer that says why. Knows no HTTP.
+//! A connection that ends as its client can bear: what still comes of a request that nobody will read is read and
+//! thrown away for a while, as else the host would cut the connection and with it the answer that says why. Knows no HTTP.
 
 use std::io;
 use std::pin::Pin;

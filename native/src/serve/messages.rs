@@ -26,7 +26,7 @@ use super::responses::named;
 use super::stream::{self, Tell};
 use super::whole::{self, Gathered};
 use crate::anthropic::{
-    Ended, MessageStream, as_chat, count_body, error_body, message_body, renamed,
+    Ended, MessageStream, as_chat, count_body, error_body, message_body, names,
 };
 use crate::openai::fields::{Fields, Refusal};
 use crate::openai::{Endpoint, messages};
@@ -40,7 +40,7 @@ const PROTOCOL: Protocol = Protocol {
     prefix: "msg_",
     translate: Some(|body| as_chat(body, false)),
     echoes: None,
-    renamed,
+    names,
 };
 
 /// `/v1/messages`.
@@ -63,7 +63,9 @@ pub async fn message(
 pub async fn count(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     within(&app, async |_| {
         let count = |lease: Lease, body: RequestBody| -> Result<usize, ApiError> {
-            Ok(num_tokens(&body.value()?, lease.loaded()).map_err(renamed)?)
+            let body = body.value()?;
+            let counted = num_tokens(&body, lease.loaded());
+            Ok(counted.map_err(|refusal| refusal.renamed(&names(&body)))?)
         };
         let counted = intake::read(&app, request, count).await?;
         Ok(whole::json(&count_body(counted)))

@@ -20,7 +20,7 @@ use super::one_answer::OneAnswer;
 use super::request_id::RequestId;
 use super::stream::{self, Tell};
 use super::whole::{self, Gathered};
-use crate::openai::responses::{as_chat, renamed};
+use crate::openai::responses::{as_chat, names};
 use crate::openai::responses_stream::ResponseStream;
 use crate::openai::{Echoed, Endpoint};
 
@@ -29,7 +29,7 @@ const PROTOCOL: Protocol = Protocol {
     prefix: "resp_",
     translate: Some(as_chat),
     echoes: Some(Echoed::of),
-    renamed,
+    names,
 };
 
 /// `/v1/responses`.

@@ -168,6 +168,17 @@ pub(crate) fn wrong_fields(client: Client) {
             json!({"type": "text"}),
             "output_format.type must",
         ),
+        (
+            "output_format",
+            json!({"type": "json_schema", "schema": {"type": "numbre"}}),
+            "output_format.schema: ",
+        ),
+        (
+            "output_config",
+            format(json!({"type": "numbre"})),
+            "output_config.format.schema: ",
+        ),
+        ("stop", json!(5), "stop is 5"),
         ("top_k", json!("5"), "top_k is"),
     ] {
         let error = with(MESSAGES, name, &value).json()["error"].clone();
