@@ -25,9 +25,18 @@ pub async fn openapi() -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::anthropic::as_chat;
+    use crate::openai::embeddings::AskedEmbeddings;
+    use crate::openai::fields::asked_for;
+    use crate::openai::{Asked, Echoed, Endpoint, Serving, responses};
     use crate::serve::app::PATHS;
+    use crate::serve::tokens;
     use std::collections::BTreeSet;
-    use twoclock_core::types::SamplingParams;
+    use std::fs;
+    use std::path::Path;
+    use twoclock_core::text::{ChatTemplate, Tokenizer};
+    use twoclock_core::types::{PoolingParams, SamplingParams};
+    use twoclock_core::weights::GenerationDefaults;
 
     /// Every `$ref` in a value.
     fn references<'a>(value: &'a Value, found: &mut BTreeSet<&'a str>) {
@@ -64,6 +73,63 @@ mod tests {
                 assert_eq!(default(field), f64::from(own), "{name}: {field}");
             }
         }
+    }
+
+    /// What `read` asks a body for stands among the properties of the schema of this name.
+    fn holds(schema: &str, read: impl FnOnce()) {
+        let known = &DESCRIPTION["components"]["schemas"][schema]["properties"];
+        let asked = asked_for::by(read);
+        assert!(!asked.is_empty(), "{schema}");
+        let left_out: Vec<_> = asked
+            .iter()
+            .filter(|name| known.get(name).is_none())
+            .collect();
+        assert!(left_out.is_empty(), "{schema}: {left_out:?}");
+    }
+
+    #[test]
+    fn every_field_that_is_read_is_described() {
+        let file =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/tokenizer/tokenizer.json");
+        let tokenizer = Tokenizer::from_json(&fs::read(file).unwrap(), None, None).unwrap();
+        let template = ChatTemplate::new("{{ messages[0].content }}", None, None, None).unwrap();
+        let serving = Serving {
+            tokenizer: &tokenizer,
+            template: Some(&template),
+            defaults: &GenerationDefaults::default(),
+            max_model_len: 64,
+            max_prompt_bytes: None,
+        };
+        let messages = json!([{"role": "user", "content": "a"}]);
+        let chat = json!({"messages": messages, "max_tokens": 1});
+        let text = json!({"prompt": "a", "return_token_strs": true});
+        holds("ChatRequest", || {
+            Asked::read(Endpoint::Chat, &chat, &serving, 0).unwrap();
+        });
+        holds("CompletionRequest", || {
+            Asked::read(Endpoint::Completions, &text, &serving, 0).unwrap();
+        });
+        holds("EmbeddingRequest", || {
+            AskedEmbeddings::read(&json!({"input": "a"}), PoolingParams::default()).unwrap();
+        });
+        holds("TokenizeRequest", || {
+            tokens::ids(&text, &serving).unwrap();
+            tokens::ids(&chat, &serving).unwrap();
+        });
+        holds("DetokenizeRequest", || {
+            tokens::text(&json!({"tokens": [1]}), &serving).unwrap();
+        });
+        holds("ResponseRequest", || {
+            let body = json!({"input": "a"});
+            responses::as_chat(&body).unwrap();
+            Echoed::of(&body).unwrap();
+        });
+        holds("MessageRequest", || {
+            as_chat(&chat, false).unwrap();
+        });
+        holds("CountRequest", || {
+            as_chat(&chat, true).unwrap();
+        });
     }
 
     #[test]
