@@ -157,7 +157,7 @@ async fn untold(app: Arc<App>, request: Request, also_at_the_end: bool) -> Respo
         prefix: "cmpl-",
         translate: None,
         echoes: None,
-        renamed: |refusal| refusal,
+        names: |_| Vec::new(),
     };
     let id = request.extensions().get::<RequestId>().unwrap().clone();
     let deadline = Instant::now() + app.settings.request_timeout;
