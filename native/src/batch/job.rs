@@ -270,6 +270,7 @@ impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
             max_model_len: self.engine.core().scheduler().config().max_model_len,
             // A file's lines are bounded, and nobody else waits.
             max_prompt_bytes: None,
+            heeds_priority: true,
         };
         Asked::read(endpoint, &framed.body, &serving, seed(&framed.custom_id))
     }

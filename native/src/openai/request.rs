@@ -61,6 +61,8 @@ pub struct Serving<'a> {
     pub max_model_len: usize,
     /// Longest text of a prompt, bytes, where there is a bound.
     pub max_prompt_bytes: Option<usize>,
+    /// Who asks may say how urgent that is.
+    pub heeds_priority: bool,
 }
 
 impl Serving<'_> {
@@ -142,6 +144,11 @@ impl Asked {
         };
         serving.defaults.apply(&mut base);
         let mut params = sampling::read(&fields, base, serving.tokenizer)?;
+        if params.priority != 0 && !serving.heeds_priority {
+            let said = "priority must be 0: here requests are served as they come (--scheduling-policy priority of the \
+                        server would heed it)";
+            return Err(Refusal::of("priority", said));
+        }
         let mut form = form::read(&fields)?;
         let mut format = AnswerFormat::default();
         let most = fields.count("max_tokens")?.or(n_predict(&fields)?);

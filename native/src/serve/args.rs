@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::batch::args::ServingArgs;
 use crate::engine_args::EngineArgs;
@@ -86,10 +86,23 @@ pub struct PlaceArgs {
     pub cors_origin: Vec<String>,
 }
 
+/// In what order requests are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SchedulingPolicy {
+    /// As they come.
+    Fcfs,
+    /// By priority, and those of one as they come.
+    Priority,
+}
+
 /// What clients may take.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "What clients may take")]
 pub struct LimitArgs {
+    /// In what order requests are served: as they come, or by their `priority` (lower comes first), which any client may
+    /// then give. A priority other than 0 is refused where it is not heeded.
+    #[arg(long, value_enum, default_value_t = SchedulingPolicy::Fcfs, value_name = "fcfs|priority")]
+    pub scheduling_policy: SchedulingPolicy,
     /// Requests that may wait for each model beside those that are computed; more get status 429.
     #[arg(long, default_value_t = 256, value_name = "N")]
     pub max_queue: usize,

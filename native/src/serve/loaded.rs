@@ -27,6 +27,7 @@ pub struct Loaded {
     max_model_len: usize,
     /// Of its device, where they were measured.
     rates: Option<Rates>,
+    heeds_priority: bool,
 }
 
 impl fmt::Debug for Loaded {
@@ -54,12 +55,21 @@ impl Loaded {
             pooling,
             max_model_len,
             rates: None,
+            heeds_priority: false,
         }
     }
 
     /// The same on a device that reaches these rates.
     pub fn under(self, rates: Option<Rates>) -> Self {
         Self { rates, ..self }
+    }
+
+    /// The same for clients that may say how urgent their requests are, or may not, which is so at first.
+    pub fn heeding_priority(self, heeds_priority: bool) -> Self {
+        Self {
+            heeds_priority,
+            ..self
+        }
     }
 
     /// What its device reaches, where that was measured.
@@ -90,6 +100,7 @@ impl Loaded {
             defaults: &self.defaults,
             max_model_len: self.max_model_len,
             max_prompt_bytes: Some(self.max_model_len.saturating_mul(BYTES_PER_TOKEN)),
+            heeds_priority: self.heeds_priority,
         }
     }
 

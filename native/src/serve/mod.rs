@@ -75,7 +75,7 @@ use crate::report::Reporter;
 use crate::store::Store;
 use allowed_hosts::AllowedHosts;
 use app::{App, Settings};
-use args::{LimitArgs, ServeArgs};
+use args::{LimitArgs, SchedulingPolicy, ServeArgs};
 use auth::ApiKeys;
 use listener::Bounds;
 use loaded::Loaded;
@@ -111,6 +111,7 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         drain_timeout,
         idle_unload,
         max_loaded_models,
+        scheduling_policy: _,
     } = args.limits.clone();
     let max_connections = max_connections as usize;
     open_files::raise(max_connections)?;
@@ -247,11 +248,12 @@ fn offered(
             ..options.clone()
         };
         let roof = Arc::clone(&roof);
+        let heeds_priority = args.limits.scheduling_policy == SchedulingPolicy::Priority;
         offered.push(Offered {
             name,
             context_length,
             load: Arc::new(move || {
-                load(
+                let loaded = load(
                     &checkpoint,
                     &options,
                     &store,
@@ -259,7 +261,8 @@ fn offered(
                     logs::reporter(verbose, Some(format)),
                     max_waiting,
                     context_length,
-                )
+                );
+                Ok(loaded?.heeding_priority(heeds_priority))
             }),
         });
     }

@@ -99,6 +99,7 @@ mod tests {
             defaults: &GenerationDefaults::default(),
             max_model_len: 64,
             max_prompt_bytes: None,
+            heeds_priority: false,
         };
         let messages = json!([{"role": "user", "content": "a"}]);
         let chat = json!({"messages": messages, "max_tokens": 1});

@@ -214,3 +214,20 @@ fn every_question_has_its_time() {
     }
     gate.open(1);
 }
+
+/// Who could say that he comes first would keep the others waiting.
+#[test]
+fn how_urgent_a_request_is_counts_only_where_the_operator_lets_it() {
+    for (policy, status) in [("fcfs", 400), ("priority", 200)] {
+        let server = Program::start(&["--scheduling-policy", policy]);
+        for (priority, expected) in [(0, 200), (-100, status), (3, status)] {
+            let mut body = long(1);
+            body["priority"] = json!(priority);
+            let answer = server.client.post("/v1/completions", &body);
+            assert_eq!(answer.status, expected, "{policy} {priority}: {answer:?}");
+            if expected == 400 {
+                assert_eq!(answer.error()["param"], "priority");
+            }
+        }
+    }
+}
