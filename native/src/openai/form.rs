@@ -18,6 +18,8 @@ const FORMS: [(&str, &str); 5] = [
     ("grammar", "structured_outputs.grammar"),
     ("json_object", "structured_outputs.json_object"),
 ];
+/// The switch beside them that leaves white space out of JSON.
+const COMPACT: &str = "disable_any_whitespace";
 /// Where OpenAI has a schema.
 const SCHEMA: &str = "response_format.json_schema.schema";
 
@@ -26,11 +28,23 @@ pub(super) fn read(
     fields: &Fields<'_>,
 ) -> Result<Option<(StructuredOutput, &'static str)>, Refusal> {
     let mut forms = Vec::new();
+    let mut is_compact = false;
     if let Some(format) = fields.object("response_format")? {
         forms.extend(response_format(format)?);
     }
     if let Some(given) = fields.object("structured_outputs")? {
         refuse_unknown(given)?;
+        is_compact = match given.get(COMPACT) {
+            None | Some(Value::Null) => false,
+            Some(Value::Bool(flag)) => *flag,
+            Some(_) => {
+                let field = format!("structured_outputs.{COMPACT}");
+                return Err(Refusal::of(
+                    &field,
+                    format!("{field} must be true or false"),
+                ));
+            }
+        };
         for (name, field) in FORMS {
             let form = named(given.get(name), name, field)?;
             forms.extend(form.map(|form| (form, field)));
@@ -51,7 +65,28 @@ pub(super) fn read(
         let said = format!("{second} asks for a form, and another is asked for already: give one");
         return Err(Refusal::of(second, said));
     }
-    Ok(forms.pop())
+    let form = forms.pop();
+    Ok(form.map(|(form, field)| match is_compact {
+        true => (compact(form), field),
+        false => (form, field),
+    }))
+}
+
+/// The same with no white space that JSON could do without.
+fn compact(form: StructuredOutput) -> StructuredOutput {
+    let schema = match &form {
+        StructuredOutput::Json(text) => serde_json::from_str(text).ok(),
+        StructuredOutput::JsonObject => Some(json!({"type": "object"})),
+        _ => None,
+    };
+    match schema {
+        Some(Value::Object(mut schema)) => {
+            schema.insert("x-guidance".into(), json!({"whitespace_flexible": false}));
+            StructuredOutput::Json(Value::Object(schema).to_string())
+        }
+        // What is no schema is refused when it is compiled.
+        _ => form,
+    }
 }
 
 /// The form of an answer to a chat whose form is this, where it may think or call, and the field it is
@@ -106,7 +141,8 @@ pub(super) fn of_chat(
 fn refuse_unknown(given: &Map<String, Value>) -> Result<(), Refusal> {
     // One that is off asks for nothing; and there is nothing to fall back to.
     let asks = |(name, value): &(&String, &Value)| {
-        !value.is_null() && **value != Value::Bool(false) && *name != "disable_fallback"
+        let is_switch = ["disable_fallback", COMPACT].contains(&name.as_str());
+        !value.is_null() && **value != Value::Bool(false) && !is_switch
     };
     let unknown = given.iter().filter(asks);
     let known = FORMS.map(|(name, _)| name);

@@ -202,6 +202,16 @@ fn forms(client: Client) {
     let content = answer["choices"][0]["message"]["content"].as_str().unwrap();
     let value: Value = serde_json::from_str(content).unwrap_or_else(|e| panic!("{e}: {answer}"));
     assert!(value["a"].is_boolean(), "{answer}");
+    let compact = json!({"json": schema, "disable_any_whitespace": true});
+    let answer = client.ask(
+        CHAT,
+        &chat(json!({"structured_outputs": compact, "max_tokens": 60})),
+    );
+    let content = &answer["choices"][0]["message"]["content"];
+    assert!(
+        content == "{\"a\":true}" || content == "{\"a\":false}",
+        "{answer}"
+    );
     let body = chat(json!({"structured_outputs": {"choice": ["yes", "no"]}, "stream": true}));
     let events = client.post(CHAT, &body).events();
     let text: String = events
