@@ -43,6 +43,7 @@ pub mod interrupt;
 pub mod keeping_executor;
 pub mod kept_tuning;
 pub mod loads;
+pub mod log_queue;
 pub mod logs;
 pub mod marks;
 pub mod memory;

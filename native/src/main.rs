@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         output::note(&format!("twoclock: {}", flags::sentence(&error)));
         return ExitCode::FAILURE;
     }
-    match run(&cli, &logs::reporter(cli.verbose, server)) {
+    let status = match run(&cli, &logs::reporter(cli.verbose, server)) {
         Ok(()) if interrupt::was_heeded() => ExitCode::from(interrupt::STATUS),
         Ok(()) => ExitCode::SUCCESS,
         Err(e) if matches!(e.downcast_ref(), Some(OutputError::Closed)) => ExitCode::SUCCESS,
@@ -73,11 +73,13 @@ fn main() -> ExitCode {
             let said = flags::sentence(&e);
             match server {
                 Some(LogFormat::Json) => tracing::error!(target: logs::ALWAYS, "{said}"),
-                _ => output::note(&format!("twoclock: {said}")),
+                _ => logs::say(&format!("twoclock: {said}")),
             }
             ExitCode::FAILURE
         }
-    }
+    };
+    logs::end();
+    status
 }
 
 fn run(cli: &Cli, report: &Reporter) -> anyhow::Result<()> {

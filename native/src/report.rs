@@ -35,6 +35,12 @@ impl Reporter {
         }
     }
 
+    /// The same, with progress bars if standard error is a terminal.
+    #[must_use]
+    pub fn beside_bars(self) -> Self {
+        Self { bars: true, ..self }
+    }
+
     /// Whether details are told.
     pub fn is_verbose(&self) -> bool {
         self.verbose

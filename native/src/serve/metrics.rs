@@ -12,6 +12,7 @@ use twoclock_core::engine::metrics::{MetricFamily, MetricValue};
 
 use super::app::App;
 use super::http_metrics::HttpMetrics;
+use crate::logs;
 use crate::process::Process;
 
 /// `/metrics`.
@@ -21,7 +22,12 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Response {
         of_models.push((name, loaded.handle().metrics().await));
     }
     let mut text = engines(&of_models);
-    server(&mut text, &app.http_metrics, app.shutdown.num_running());
+    server(
+        &mut text,
+        &app.http_metrics,
+        app.shutdown.num_running(),
+        logs::dropped(),
+    );
     // It reads files.
     process(
         &mut text,
@@ -125,7 +131,7 @@ fn write_value(text: &mut String, name: &str, label: &str, value: &MetricValue) 
 }
 
 /// The server's own.
-fn server(text: &mut String, counts: &HttpMetrics, running: usize) {
+fn server(text: &mut String, counts: &HttpMetrics, running: usize, dropped: u64) {
     for (name, help, counts) in [
         (
             "twoclock:http_requests_total",
@@ -155,6 +161,11 @@ fn server(text: &mut String, counts: &HttpMetrics, running: usize) {
         "gauge",
     );
     let _ = writeln!(text, "{name} {running}");
+    let name = "twoclock:log_lines_dropped_total";
+    let help =
+        "Lines of the log that were dropped, as it was not read in time or could not be written.";
+    head(text, name, help, "counter");
+    let _ = writeln!(text, "{name} {dropped}");
 }
 
 /// The process, under the names that Prometheus' own clients give; what the host does not say is left out.

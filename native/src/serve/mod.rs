@@ -70,7 +70,6 @@ use crate::host_time;
 use crate::logs::{self, LogFormat};
 use crate::models::{Models as Known, short_name};
 use crate::open_files;
-use crate::output;
 use crate::report::Reporter;
 use crate::store::Store;
 use allowed_hosts::AllowedHosts;
@@ -188,7 +187,7 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         let listening = format!("listening at http://{at}");
         match args.telling.log_format {
             // For scripts too, whatever is logged.
-            LogFormat::Text => output::note(&listening),
+            LogFormat::Text => logs::say(&listening),
             LogFormat::Json => tracing::info!(target: logs::ALWAYS, "{listening}"),
         }
         server.run().await;

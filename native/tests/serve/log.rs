@@ -219,6 +219,27 @@ fn where_it_is_heard_and_why_not_is_always_said() {
     }
 }
 
+/// A terminal that is stopped, a collector of logs that waits.
+#[test]
+fn a_log_that_nobody_reads_stops_nothing() {
+    for format in ["text", "json"] {
+        let server = Program::start(&["--log-format", format]);
+        // A line has the path's beginning; together they are more than a pipe of Linux holds (64 KiB).
+        let path = format!("/{}", "a".repeat(180));
+        for _ in 0..400 {
+            assert_eq!(server.client.get(&path).status, 404);
+        }
+        let metrics = server.client.get("/metrics").body;
+        let none = "twoclock:log_lines_dropped_total 0\n";
+        assert!(metrics.contains(none), "{metrics}");
+        server.terminate();
+        let (code, log) = server.end_unread();
+        assert_eq!(code.code(), Some(0), "{log}");
+        let lines = log.matches(&path).count();
+        assert!((100..400).contains(&lines), "{lines} lines");
+    }
+}
+
 #[test]
 fn a_hang_up_has_keys_read_anew() {
     let setup = "umask 022 && echo first-key > keys";

@@ -120,6 +120,12 @@ impl Program {
         self.home.path().join(name)
     }
 
+    /// Waits for its end, and reads what it logged only then.
+    pub(crate) fn end_unread(mut self) -> (ExitStatus, String) {
+        let status = self.child.wait().unwrap();
+        (status, self.end().1)
+    }
+
     /// Waits for its end; gives also what it logged.
     pub(crate) fn end(mut self) -> (ExitStatus, String) {
         let mut said = std::mem::take(&mut self.said);
