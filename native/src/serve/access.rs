@@ -61,15 +61,17 @@ impl Drop for Line {
         // What ended it in place of its end, and the status that it has or would have had.
         let (error, wanted) = match &facts.error {
             Some(error) => (Some(error.word()), error.status.as_u16()),
-            None if is_gone => (Some("client_gone".into()), GONE),
+            None if is_gone => (Some("client_gone"), GONE),
             None => (None, status),
         };
         app.http_metrics.count(path, status);
         if wanted != status {
             app.http_metrics.count_cut(path, wanted);
         }
-        let error = error.as_deref();
-        // What a client did wrong it was told.
+        let param = facts.error.as_ref().and_then(|e| e.param.as_deref());
+        let param = param.map(output::beginning);
+        let param = param.as_deref();
+        // What a client did wrong it was told; its words may have some of the request's.
         let fault = facts.error.as_ref().filter(|e| e.status.is_server_error());
         let error_message = fault.map(|fault| output::beginning(&fault.message));
         let error_message = error_message.as_deref();
@@ -81,7 +83,7 @@ impl Drop for Line {
         let id = id.as_str();
         let path_shown = path.escape_default();
         let asked = facts.asked.as_ref();
-        let model = asked.map(|asked| output::beginning(&asked.model));
+        let model = facts.model.as_deref().map(output::beginning);
         let model = model.as_deref();
         let streamed = asked.map(|asked| asked.is_streamed);
         let prompt_tokens = asked.map(|asked| asked.num_prompt_tokens);
@@ -95,7 +97,8 @@ impl Drop for Line {
             ($level:ident) => {
                 tracing::$level!(
                     target: "access", %method, path = %path_shown, status, duration_ms, id, model, streamed,
-                    prompt_tokens, cached_tokens, output_tokens, queue_ms, ttft_ms, finish_reason, error, error_message
+                    prompt_tokens, cached_tokens, output_tokens, queue_ms, ttft_ms, finish_reason, error, param,
+                    error_message
                 )
             };
         }

@@ -1,8 +1,6 @@
 //! An error as clients get it: a status, and a body in OpenAI's shape that names the field at fault. The answer
 //! carries the error itself too, for paths whose clients look for another shape.
 
-use std::borrow::Cow;
-
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -106,25 +104,26 @@ impl ApiError {
         self
     }
 
-    /// What it is called in the log and in spans.
-    pub fn word(&self) -> Cow<'static, str> {
-        match self.code {
-            Some(code) => code.into(),
-            None => self.status.as_u16().to_string().into(),
+    /// What it is called in the log and in spans: its code, or else its kind.
+    pub fn word(&self) -> &'static str {
+        self.code.unwrap_or_else(|| self.kind())
+    }
+
+    /// What kind of error it is, in OpenAI's words.
+    fn kind(&self) -> &'static str {
+        match self.status.as_u16() {
+            401 => "authentication_error",
+            429 => "rate_limit_error",
+            400..500 => "invalid_request_error",
+            _ => "server_error",
         }
     }
 
     /// The body.
     pub fn body(&self) -> Value {
-        let kind = match self.status.as_u16() {
-            401 => "authentication_error",
-            429 => "rate_limit_error",
-            400..500 => "invalid_request_error",
-            _ => "server_error",
-        };
         json!({"error": {
             "message": self.message,
-            "type": kind,
+            "type": self.kind(),
             "param": self.param,
             "code": self.code,
         }})

@@ -73,7 +73,6 @@ fn submit(lease: Lease, body: RequestBody, record: RequestRecord) -> Result<Text
         streams.push(stream.map_err(|error| submit_error(&error, refusal))?);
     }
     let of = AskedOf {
-        model: lease.name().to_owned(),
         answer_id: String::new(),
         num_prompt_tokens: num_tokens,
         is_streamed: false,

@@ -239,7 +239,6 @@ impl Unsubmitted {
         asked.prompts.clear();
         let num_prompt_tokens: usize = prompts.iter().map(Vec::len).sum();
         let of = AskedOf {
-            model: lease.name().to_owned(),
             answer_id: id.clone(),
             num_prompt_tokens,
             is_streamed: asked.stream,

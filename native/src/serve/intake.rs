@@ -9,6 +9,7 @@ use super::api_error::ApiError;
 use super::app::App;
 use super::lease::Lease;
 use super::request_body::RequestBody;
+use super::request_record::RequestRecord;
 
 /// Answers in the time that a request has.
 ///
@@ -35,10 +36,11 @@ pub async fn read<T: Send + 'static>(
     request: Request,
     look: impl FnOnce(Lease, RequestBody) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
+    let record = RequestRecord::of(&request);
     let body = RequestBody::read(request, app).await?;
     let length = body.num_bytes();
     let named = move || (body.model(), body);
     let (name, body) = app.reading.run(length, named).await?;
-    let lease = app.models.lease(name?.as_deref()).await?;
+    let lease = app.models.lease(name?.as_deref(), &record).await?;
     app.reading.run(length, move || look(lease, body)).await?
 }

@@ -15,6 +15,7 @@ use super::backoff::Failure;
 use super::lease::{Counted, Lease};
 use super::loaded::Loaded;
 use super::offered::Offered;
+use super::request_record::RequestRecord;
 use super::seats::{Seat, Seats};
 use super::slot::{Ended, Found, Loading, Slot};
 use crate::output;
@@ -90,12 +91,18 @@ impl Models {
         loaded.collect()
     }
 
-    /// The model of this name, loaded for it if need be. Without a name it is the only one.
+    /// The model of this name, loaded for it if need be. Without a name it is the only one. The request's record has
+    /// it also where it then is not served.
     ///
     /// # Errors
     /// There is no such model, it cannot be loaded or has no room, or its engine has failed just now.
-    pub async fn lease(&self, name: Option<&str>) -> Result<Lease, ApiError> {
+    pub async fn lease(
+        &self,
+        name: Option<&str>,
+        record: &RequestRecord,
+    ) -> Result<Lease, ApiError> {
         let slot = self.named(name)?;
+        record.named(&slot.offered.name);
         let counted = Counted::new(slot);
         let deadline = Instant::now() + self.limits.seat_wait;
         loop {

@@ -17,8 +17,6 @@ pub struct RequestRecord(Arc<Mutex<Facts>>);
 /// What was asked of an engine.
 #[derive(Debug)]
 pub struct AskedOf {
-    /// The model.
-    pub model: String,
     /// The answer's name; empty where it has none.
     pub answer_id: String,
     /// Tokens of all prompts.
@@ -60,6 +58,8 @@ pub struct Facts {
     pub began: Instant,
     /// Its host and key are right.
     pub is_admitted: bool,
+    /// The model that it names, or the only one.
+    pub model: Option<String>,
     /// What was asked, once an engine has it.
     pub asked: Option<AskedOf>,
     /// An engine has it, and its answer is not whole.
@@ -83,6 +83,7 @@ impl Default for Facts {
         Self {
             began: Instant::now(),
             is_admitted: false,
+            model: None,
             asked: None,
             is_under_way: false,
             cached: Vec::new(),
@@ -115,6 +116,11 @@ impl RequestRecord {
     /// It is let in.
     pub fn admit(&self) {
         self.facts().is_admitted = true;
+    }
+
+    /// It is for this model, which there is.
+    pub fn named(&self, model: &str) {
+        self.facts().model = Some(model.to_owned());
     }
 
     /// An engine has so many prompts of it.

@@ -54,8 +54,8 @@ impl RequestSpan {
         status: u16,
         error: Option<&str>,
     ) {
-        let name = match &facts.asked {
-            Some(asked) => format!("{} {}", self.operation, asked.model),
+        let name = match &facts.model {
+            Some(model) => format!("{} {model}", self.operation),
             None => format!("POST {}", self.path),
         };
         let mut span = telemetry.begin(name, &self.parent, self.began);
@@ -68,9 +68,11 @@ impl RequestSpan {
         tell("gen_ai.operation.name", self.operation.into());
         tell("gen_ai.provider.name", env!("CARGO_PKG_NAME").into());
         tell("gen_ai.request.id", id.as_str().to_owned().into());
-        if let Some(asked) = &facts.asked {
-            tell("gen_ai.request.model", asked.model.clone().into());
-            tell("gen_ai.response.model", asked.model.clone().into());
+        if let Some(model) = &facts.model {
+            tell("gen_ai.request.model", model.clone().into());
+        }
+        if let (Some(asked), Some(model)) = (&facts.asked, &facts.model) {
+            tell("gen_ai.response.model", model.clone().into());
             tell(
                 "gen_ai.usage.input_tokens",
                 count(asked.num_prompt_tokens).into(),

@@ -58,6 +58,8 @@ fn a_stream_that_was_cut_is_told_and_counted() {
     assert_eq!(post(client, TEXT, "good", &long(3)).status, 200);
     let bad = chat(json!({"temperature": -1}));
     assert_eq!(post(client, CHAT, "bad", &bad).status, 400);
+    let lost = chat(json!({"model": "other"}));
+    assert_eq!(post(client, CHAT, "lost", &lost).status, 404);
     // It is over a moment after the client has gone.
     let one = format!("{cuts}\"499\"}} 1");
     wait(|| client.get("/metrics").body.contains(&one));
@@ -69,9 +71,17 @@ fn a_stream_that_was_cut_is_told_and_counted() {
     let (_, log) = server.end();
     assert!(log.contains("error=\"client_gone\""), "{log}");
     assert!(!line(&log, "good").contains("error"), "{log}");
+    let lost = line(&log, "lost");
+    assert!(
+        lost.contains("error=\"model_not_found\" param=\"model\"")
+            && !lost.contains("model=\"other"),
+        "{lost}"
+    );
     let bad = line(&log, "bad");
     assert!(
-        bad.contains("error=\"400\"") && !bad.contains("error_message"),
+        bad.contains("model=\"tiny\"")
+            && bad.contains("error=\"invalid_request_error\" param=\"temperature\"")
+            && !bad.contains("error_message"),
         "{bad}"
     );
 }
