@@ -54,7 +54,13 @@ impl ApiKeys {
                 Ok(key) if key.trim().is_empty() => {
                     bail!("{VARIABLE} is empty: give it a key, or unset it to let everybody in")
                 }
-                Ok(key) => Ok(Self::of([key.trim()])),
+                Ok(key) => {
+                    let key = key.trim();
+                    if let Some(c) = control_of(key) {
+                        bail!("{VARIABLE} has a control character ({c}), which no header can have");
+                    }
+                    Ok(Self::of([key]))
+                }
                 Err(env::VarError::NotPresent) => Ok(Self::default()),
                 Err(env::VarError::NotUnicode(_)) => bail!("{VARIABLE} is not UTF-8"),
             };
@@ -132,11 +138,45 @@ fn digests<'a>(keys: impl IntoIterator<Item = &'a str>) -> Digests {
     digests.collect()
 }
 
+/// The first control character of a text, as it may be shown.
+fn control_of(text: &str) -> Option<String> {
+    let found = text.chars().find(|c| c.is_control());
+    found.map(|c| format!("U+{:04X}", u32::from(c)))
+}
+
+/// The keys of a text, one a line; lines may end as on any system that ends them with LF.
+///
+/// # Errors
+/// A line that is no key and no comment, by its number: what it says is never shown.
+fn keys(text: &str) -> anyhow::Result<Vec<&str>> {
+    // Editors put it before the first line, and nobody sees it.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut keys = Vec::new();
+    for (line, number) in text.lines().map(str::trim).zip(1..) {
+        let is_comment = line.starts_with('#');
+        // With ends of lines that are CR alone, a comment would swallow what is behind it.
+        let control = match is_comment {
+            true => control_of(&line.replace('\t', " ")),
+            false => control_of(line),
+        };
+        if let Some(c) = control {
+            bail!(
+                "line {number} has a control character ({c}), which no key can have: give one key a line, and end lines \
+                 with LF or CRLF"
+            );
+        }
+        if !line.is_empty() && !is_comment {
+            keys.push(line);
+        }
+    }
+    Ok(keys)
+}
+
 /// The keys of a file, one a line.
 fn read(file: &Path) -> anyhow::Result<Digests> {
     let text = read_text(file).context("--api-key-file")?;
-    let lines = text.lines().map(str::trim);
-    let digests = digests(lines.filter(|line| !line.is_empty() && !line.starts_with('#')));
+    let keys = keys(&text).with_context(|| format!("--api-key-file {}", file.display()))?;
+    let digests = digests(keys);
     if digests.is_empty() {
         bail!("{} holds no key: give one a line", file.display());
     }
@@ -199,6 +239,35 @@ mod tests {
     }
 
     #[test]
+    fn keys_are_what_stands_in_the_lines_and_nothing_invisible() {
+        for text in [
+            "alpha\nbeta\n",
+            "\u{feff}alpha\nbeta",
+            "alpha\r\n\r\n beta \r\n",
+            "\u{feff}# of\tthe week\r\nalpha\r\nbeta\r",
+        ] {
+            assert_eq!(keys(text).unwrap(), ["alpha", "beta"], "{text:?}");
+        }
+        for (text, told) in [
+            ("alpha\rbeta\r", "line 1 has a control character (U+000D)"),
+            (
+                "# of the week\ralpha\n",
+                "line 1 has a control character (U+000D)",
+            ),
+            ("alpha\nbe\0ta\n", "line 2 has a control character (U+0000)"),
+            (
+                "alpha\n\nbe\tta\n",
+                "line 3 has a control character (U+0009)",
+            ),
+            ("alpha\u{7f}\n", "line 1 has a control character (U+007F)"),
+        ] {
+            let said = keys(text).unwrap_err().to_string();
+            assert!(said.starts_with(told), "{said}");
+            assert!(!said.contains("alpha") && !said.contains("be"), "{said}");
+        }
+    }
+
+    #[test]
     fn keys_are_read_anew_and_a_bad_file_changes_nothing() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let write = |text: &str| std::fs::write(file.path(), text).unwrap();
@@ -214,7 +283,7 @@ mod tests {
         are([true, true, false]);
         keys.reread();
         are([false, true, true]);
-        for wrong in ["", "# none\n"] {
+        for wrong in ["", "# none\n", "beta\rgamma\n"] {
             write(wrong);
             keys.reread();
             are([false, true, true]);
