@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use tokio::task::spawn_blocking;
+use twoclock_core::engine::handle::engine_up;
 use twoclock_core::engine::metrics::{MetricFamily, MetricValue};
 
 use super::app::App;
@@ -17,9 +18,15 @@ use crate::process::Process;
 
 /// `/metrics`.
 pub async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let mut of_models = Vec::new();
+    let mut of_models: Vec<(&str, Vec<MetricFamily>)> = Vec::new();
     for (name, loaded) in app.models.loaded() {
         of_models.push((name, loaded.handle().metrics().await));
+    }
+    for name in app.models.failed() {
+        // It may have been there a moment ago.
+        if of_models.iter().all(|(other, _)| *other != name) {
+            of_models.push((name, vec![engine_up(false)]));
+        }
     }
     let mut text = engines(&of_models);
     server(

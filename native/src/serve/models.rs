@@ -91,6 +91,12 @@ impl Models {
         loaded.collect()
     }
 
+    /// Those that are not loaded as that failed when it was last tried, by name.
+    pub fn failed(&self) -> Vec<&str> {
+        let failed = self.slots.iter().filter(|slot| slot.has_failed());
+        failed.map(|slot| slot.offered.name.as_str()).collect()
+    }
+
     /// The model of this name, loaded for it if need be. Without a name it is the only one. The request's record has
     /// it also where it then is not served.
     ///

@@ -109,6 +109,12 @@ impl Slot {
         self.state().engine(true)
     }
 
+    /// Whether it is not there because it failed when it was last tried.
+    pub fn has_failed(&self) -> bool {
+        let state = self.state();
+        state.loaded.is_none() && state.backoff.has_failed()
+    }
+
     /// The model, or what there is in its place.
     pub fn find(self: &Arc<Self>) -> Found {
         let (noted, found) = {

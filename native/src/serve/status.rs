@@ -56,7 +56,9 @@ fn as_json(app: &App, offered: &Offered) -> Value {
     })
 }
 
-/// `/health`: whether all that is loaded can compute and requests are taken.
+/// `/health`: whether all that is loaded can compute and requests are taken. A model that could not be loaded makes
+/// nobody else unwell, and is tried again only for requests, which must come: it is counted. Its name is for those who
+/// have a key, since this needs none.
 pub async fn health(State(app): State<Arc<App>>) -> Response {
     let worst =
         app.models
@@ -73,7 +75,12 @@ pub async fn health(State(app): State<Arc<App>>) -> Response {
         Some(word) => (StatusCode::SERVICE_UNAVAILABLE, word),
         None => (StatusCode::OK, "ok"),
     };
-    (status, whole::json(&json!({"status": word}))).into_response()
+    let mut body = json!({"status": word});
+    let num_failed = app.models.failed().len();
+    if num_failed > 0 {
+        body["failed_models"] = num_failed.into();
+    }
+    (status, whole::json(&body)).into_response()
 }
 
 /// `/version`.

@@ -85,9 +85,14 @@ fn what_cannot_be_loaded_is_no_end() {
         let error = first.error();
         assert_eq!(error["code"], "model_unavailable");
         assert!(!error.to_string().contains("secret"), "{error}");
-        assert_eq!(scene.client.get("/health").status, 200);
+        let up = || scene.client.metric("twoclock:engine_up");
+        let health = || scene.client.get("/health");
+        assert_eq!(health().status, 200);
+        let told = json!({"status": "ok", "failed_models": 1});
+        assert_eq!((health().json(), up()), (told, 0.0));
         // It is tried again, and comes once it can.
         wait(|| asked().status == 200);
+        assert_eq!((health().json(), up()), (json!({"status": "ok"}), 1.0));
         assert_eq!(num_loads.load(Ordering::Relaxed), 3);
     }
 }

@@ -26,6 +26,7 @@ pub use last_steps::LastSteps;
 pub use mailbox::{Health, Load};
 pub use stream::{RequestStream, StreamError};
 pub use together::Together;
+pub use vitals::engine_up;
 
 use super::forms::FormCompiler;
 use super::llm::{LlmEngine, Prompt};

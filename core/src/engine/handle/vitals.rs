@@ -4,15 +4,20 @@
 use super::mailbox::{Health, Load};
 use crate::engine::metrics::{MetricFamily, MetricValue};
 
+/// Whether a model has an engine that can compute; also for whoever could make none.
+pub fn engine_up(is_up: bool) -> MetricFamily {
+    MetricFamily {
+        name: "twoclock:engine_up",
+        help: "1 while the engine can compute; 0 while its device is replaced, when it has ended, and where the model \
+               could not be loaded when it was last tried.",
+        value: MetricValue::Gauge(f64::from(u8::from(is_up))),
+    }
+}
+
 /// Everything under its name.
 pub(super) fn families(health: Health, load: Load) -> [MetricFamily; 3] {
-    let is_up = f64::from(u8::from(health == Health::Ready));
     [
-        MetricFamily {
-            name: "twoclock:engine_up",
-            help: "1 while the engine can compute; 0 while its device is replaced and when it has ended.",
-            value: MetricValue::Gauge(is_up),
-        },
+        engine_up(health == Health::Ready),
         MetricFamily {
             name: "twoclock:device_recoveries",
             help: "Times a lost device was replaced.",
