@@ -89,6 +89,7 @@ impl Drop for Line {
         let prompt_tokens = asked.map(|asked| asked.num_prompt_tokens);
         let cached_tokens = asked.map(|_| facts.num_cached_tokens());
         let output_tokens = asked.map(|_| facts.num_output_tokens);
+        let load_ms = facts.load.map(milliseconds);
         let queue_ms = facts.queue.map(milliseconds);
         let ttft_ms = facts.ttft.map(milliseconds);
         let reason = facts.finish_reason();
@@ -97,7 +98,7 @@ impl Drop for Line {
             ($level:ident) => {
                 tracing::$level!(
                     target: "access", %method, path = %path_shown, status, duration_ms, id, model, streamed,
-                    prompt_tokens, cached_tokens, output_tokens, queue_ms, ttft_ms, finish_reason, error, param,
+                    prompt_tokens, cached_tokens, output_tokens, load_ms, queue_ms, ttft_ms, finish_reason, error, param,
                     error_message
                 )
             };

@@ -110,7 +110,8 @@ impl Models {
         let slot = self.named(name)?;
         record.named(&slot.offered.name);
         let counted = Counted::new(slot);
-        let deadline = Instant::now() + self.limits.seat_wait;
+        let began = Instant::now();
+        let deadline = began + self.limits.seat_wait;
         loop {
             let ended = match slot.find() {
                 Found::Loaded(loaded) => return Ok(counted.into_lease(loaded)),
@@ -124,6 +125,7 @@ impl Models {
                     waiting.ended().await
                 }
             };
+            record.loaded_after(began.elapsed());
             match ended {
                 Ended::Failed => return Err(unavailable(slot, slot.backoff_left())),
                 Ended::NoSeat if Instant::now() >= deadline => return Err(self.busy(slot)),

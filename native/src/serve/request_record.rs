@@ -60,6 +60,8 @@ pub struct Facts {
     pub is_admitted: bool,
     /// The model that it names, or the only one.
     pub model: Option<String>,
+    /// How long it waited for that to be loaded, or for room, if it did.
+    pub load: Option<Duration>,
     /// What was asked, once an engine has it.
     pub asked: Option<AskedOf>,
     /// An engine has it, and its answer is not whole.
@@ -84,6 +86,7 @@ impl Default for Facts {
             began: Instant::now(),
             is_admitted: false,
             model: None,
+            load: None,
             asked: None,
             is_under_way: false,
             cached: Vec::new(),
@@ -121,6 +124,11 @@ impl RequestRecord {
     /// It is for this model, which there is.
     pub fn named(&self, model: &str) {
         self.facts().model = Some(model.to_owned());
+    }
+
+    /// It waited so long for its model.
+    pub fn loaded_after(&self, load: Duration) {
+        self.facts().load = Some(load);
     }
 
     /// An engine has so many prompts of it.

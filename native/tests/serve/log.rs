@@ -229,6 +229,28 @@ fn where_it_is_heard_and_why_not_is_always_said() {
     }
 }
 
+#[test]
+fn who_waits_for_a_model_to_be_loaded_is_told() {
+    let server = Program::start(&["-m", "other=./caller"]);
+    let client = server.client;
+    let mut body = long(1);
+    body["model"] = json!("other");
+    for id in ["first", "second"] {
+        assert_eq!(post(client, TEXT, id, &body).status, 200);
+    }
+    server.terminate();
+    let (_, log) = server.end();
+    let (first, second) = (line(&log, "first"), line(&log, "second"));
+    assert!(
+        first.contains("model=\"other\"") && first.contains(" load_ms="),
+        "{first}"
+    );
+    assert!(
+        second.contains("model=\"other\"") && !second.contains("load_ms"),
+        "{second}"
+    );
+}
+
 /// A terminal that is stopped, a collector of logs that waits.
 #[test]
 fn a_log_that_nobody_reads_stops_nothing() {

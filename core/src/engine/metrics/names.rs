@@ -100,7 +100,8 @@ impl EngineMetrics {
         );
         family(
             "vllm:time_to_first_token_seconds",
-            "From arrival to the first token, one that ends the answer included, seconds.",
+            "From arrival at the engine to the first token, one that ends the answer included, seconds. Reading the \
+             request and loading its model come before.",
             seconds(&self.time_to_first_token),
         );
         family(
