@@ -271,7 +271,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         let held = kv.num_usable_blocks() - kv.num_free_blocks();
         EngineGauges {
             num_requests_running: scheduler.num_running_requests(),
-            num_requests_waiting: scheduler.num_waiting_requests() + self.paused.len(),
+            num_requests_waiting: scheduler.num_waiting_requests(),
             kv_cache_usage: held as f64 / kv.num_usable_blocks().max(1) as f64,
             cache: scheduler.cache_metrics(),
             kv_slot_seconds: self.kv_slot_seconds,

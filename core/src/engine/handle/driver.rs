@@ -10,7 +10,7 @@ use crate::engine::output_processor::RequestOutput;
 use crate::error::Error;
 use crate::runner::ExecuteModel;
 use crate::types::{FinishReason, RequestId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -44,6 +44,8 @@ pub struct EngineDriver<R: ExecuteModel, C: Clock> {
     live: BTreeMap<RequestId, Live>,
     /// From names outside to names in the engine.
     names: BTreeMap<RequestId, RequestId>,
+    /// Those that nobody reads, by their names in the engine.
+    unread: BTreeSet<RequestId>,
 }
 
 impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
@@ -57,6 +59,7 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
             mailbox,
             live: BTreeMap::new(),
             names: BTreeMap::new(),
+            unread: BTreeSet::new(),
         };
         (driver, handle)
     }
@@ -92,6 +95,8 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
         for id in inbox.reads {
             if let Some(&id) = self.names.get(&id) {
                 self.engine.core_mut().resume(id);
+                self.unread.remove(&id);
+                self.mailbox.set_unread(self.unread.len());
             }
         }
         for (id, reason) in inbox.ends {
@@ -183,6 +188,8 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
                 self.forget(inner);
             } else if full {
                 self.engine.core_mut().pause(inner);
+                self.unread.insert(inner);
+                self.mailbox.set_unread(self.unread.len());
             }
         }
     }
@@ -190,6 +197,8 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
     fn forget(&mut self, inner: RequestId) {
         if let Some(live) = self.live.remove(&inner) {
             self.names.remove(&live.id);
+            self.unread.remove(&inner);
+            self.mailbox.set_unread(self.unread.len());
             self.mailbox.forget(1);
         }
     }

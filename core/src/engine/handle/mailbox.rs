@@ -31,6 +31,8 @@ pub enum Health {
 pub struct Load {
     /// Requests that are not over.
     pub num_requests: usize,
+    /// Of them those that are set aside until somebody reads them.
+    pub num_unread: usize,
     /// Sequences that hold blocks of the KV cache and take part in steps.
     pub num_running: usize,
     /// Blocks of the KV cache that somebody holds, of a thousand.
@@ -150,8 +152,13 @@ impl Mailbox {
             None if state.inbox.ending.is_some() => return Err(SubmitError::ShuttingDown),
             None => {}
         }
-        let waiting = state.load.num_requests.saturating_sub(self.max_num_seqs);
-        let free_seat = state.load.num_requests < self.max_num_seqs;
+        // What nobody reads is in nobody's way.
+        let awaited = state
+            .load
+            .num_requests
+            .saturating_sub(state.load.num_unread);
+        let waiting = awaited.saturating_sub(self.max_num_seqs);
+        let free_seat = awaited < self.max_num_seqs;
         if !has_room && !free_seat && waiting >= self.options.max_waiting {
             return Err(SubmitError::QueueFull {
                 waiting,
@@ -260,6 +267,11 @@ impl Mailbox {
     /// So many requests are over.
     pub(super) fn forget(&self, num_requests: usize) {
         self.lock().load.num_requests -= num_requests;
+    }
+
+    /// So many are set aside.
+    pub(super) fn set_unread(&self, num_requests: usize) {
+        self.lock().load.num_unread = num_requests;
     }
 
     pub(super) fn set_load(&self, num_running: usize, kv_usage_permille: u32) {

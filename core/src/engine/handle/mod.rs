@@ -15,6 +15,8 @@ mod last_steps;
 #[cfg(test)]
 mod loss_tests;
 mod mailbox;
+#[cfg(test)]
+mod queue_tests;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -43,7 +45,7 @@ use thiserror::Error;
 /// Bounds of a handle and its streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandleOptions {
-    /// Requests that may wait beside the `max_num_seqs` that can run.
+    /// Requests that may wait beside the `max_num_seqs` that can run. Those that nobody reads do not count.
     pub max_waiting: usize,
     /// Tokens that may lie unread in one stream before its request is computed no further.
     pub max_unread_tokens: usize,

@@ -283,24 +283,6 @@ fn a_paused_request_can_be_given_up() {
 }
 
 #[test]
-fn a_full_queue_says_how_full() {
-    let (mut driver, handle) = engine(&SharedFate::default());
-    let mut streams: Vec<_> = (0..8).map(|index| submit(&handle, index % 6)).collect();
-    let (prompt, params) = request(0);
-    let refused = handle.submit(prompt, params).unwrap_err();
-    let SubmitError::QueueFull {
-        waiting,
-        max_waiting,
-    } = refused
-    else {
-        panic!("{refused}");
-    };
-    assert_eq!((waiting, max_waiting), (4, 4));
-    use_up(&mut driver, &mut streams);
-    submit(&handle, 0);
-}
-
-#[test]
 fn what_means_nothing_is_refused_before_it_waits() {
     let (mut driver, handle) = engine(&SharedFate::default());
     let (prompt, params) = request(0);

@@ -15,7 +15,7 @@ pub fn engine_up(is_up: bool) -> MetricFamily {
 }
 
 /// Everything under its name.
-pub(super) fn families(health: Health, load: Load) -> [MetricFamily; 3] {
+pub(super) fn families(health: Health, load: Load) -> [MetricFamily; 4] {
     [
         engine_up(health == Health::Ready),
         MetricFamily {
@@ -27,6 +27,11 @@ pub(super) fn families(health: Health, load: Load) -> [MetricFamily; 3] {
             name: "twoclock:num_requests",
             help: "Requests that are not over, those included that nobody reads.",
             value: MetricValue::Gauge(load.num_requests as f64),
+        },
+        MetricFamily {
+            name: "twoclock:num_requests_unread",
+            help: "Of them those that are set aside until somebody reads them.",
+            value: MetricValue::Gauge(load.num_unread as f64),
         },
     ]
 }
@@ -79,7 +84,13 @@ mod tests {
             let mut ask = pin!(handle.metrics());
             assert!(ask.as_mut().poll(&mut context).is_pending());
             assert!(run.as_mut().poll(&mut context).is_pending());
-            assert!(ask.poll(&mut context).is_ready());
+            let Poll::Ready(families) = ask.poll(&mut context) else {
+                panic!("the driver was there and did not answer");
+            };
+            let is = |name, expected| assert_eq!(value(&families, name), &expected, "{name}");
+            is("twoclock:num_requests", MetricValue::Gauge(1.0));
+            is("twoclock:num_requests_unread", MetricValue::Gauge(1.0));
+            is("vllm:num_requests_waiting", MetricValue::Gauge(0.0));
         }
         assert_eq!(read(&mut late).unwrap().len(), 1);
         handle.stop();
