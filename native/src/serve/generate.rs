@@ -17,9 +17,10 @@ use twoclock_core::types::{SamplingParams, TokenId};
 
 use super::api_error::{ApiError, submit_error};
 use super::app::{App, now};
+use super::body_room::HeldRoom;
 use super::intake::{self, within};
 use super::lease::Lease;
-use super::request_body::{HeldRoom, RequestBody};
+use super::request_body::RequestBody;
 use super::request_id::RequestId;
 use super::request_record::{AskedOf, RequestRecord};
 use super::{chunks, stream, whole};

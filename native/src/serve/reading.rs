@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use super::api_error::ApiError;
 
 /// Most bytes of a body that is read in no time worth waiting for.
-const SHORT: usize = 64 << 10;
+pub const SHORT: usize = 64 << 10;
 
 /// The two lanes, each in the order of those who came. Who goes while it waits is not read.
 #[derive(Clone, Debug)]

@@ -1,57 +1,43 @@
 //! The body of a request: JSON, bounded in bytes, time and what all of them hold together. Knows no field but
 //! the model's name.
 
-use std::borrow::Cow;
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::api_error::ApiError;
 use super::app::App;
+use super::body_room::{BodyRoom, HeldRoom};
+use super::named_model::{NamedModel, NotAString};
 use super::shutdown::Phase;
 use super::until::until;
 use crate::text_input::json_fault;
 
-/// Bodies of the greatest length that are held at once.
-const WHOLE_BODIES: usize = 64;
-
 /// Time for the rest of a body once the server drains: who is cut off is not to be waited for.
 const LATE: Duration = Duration::from_secs(2);
 
-/// What all bodies together may hold.
-#[derive(Clone, Debug)]
-pub struct BodyRoom {
-    /// A permit a KiB.
-    kib: Arc<Semaphore>,
-}
+/// A body that does not come so fast keeps its room from others, and is given up.
+const PACE: Pace = Pace {
+    kib: 10,
+    in_each: Duration::from_secs(10),
+};
 
-impl BodyRoom {
-    /// Room for some bodies of `longest` bytes, and for many shorter ones.
-    pub fn new(longest: usize) -> Self {
-        let kib = longest.div_ceil(1024).saturating_mul(WHOLE_BODIES);
-        Self {
-            kib: Arc::new(Semaphore::new(kib.min(Semaphore::MAX_PERMITS))),
-        }
-    }
-
-    /// So much of it, if it is there.
-    fn kib(&self, kib: usize) -> Option<OwnedSemaphorePermit> {
-        let kib = u32::try_from(kib).ok()?;
-        Arc::clone(&self.kib).try_acquire_many_owned(kib).ok()
-    }
+/// The least that is to come.
+#[derive(Clone, Copy)]
+struct Pace {
+    kib: usize,
+    in_each: Duration,
 }
 
 /// Why a body was not read.
+#[derive(Debug)]
 enum NotWhole {
+    StoodStill,
     TooLong,
     NoRoom,
     Ended,
@@ -62,21 +48,6 @@ enum NotWhole {
 pub struct RequestBody {
     bytes: Bytes,
     room: HeldRoom,
-}
-
-/// Room that is taken until this is dropped. It only ever shrinks: nobody waits for room while holding some.
-#[derive(Debug)]
-pub struct HeldRoom(OwnedSemaphorePermit);
-
-impl HeldRoom {
-    /// Keeps what so many bytes take and gives the rest back; all of it, where they are more than were read.
-    #[must_use]
-    pub fn keep(mut self, bytes: usize) -> Self {
-        match self.0.split(bytes.div_ceil(1024).min(self.0.num_permits())) {
-            Some(kept) => Self(kept),
-            None => self,
-        }
-    }
 }
 
 impl RequestBody {
@@ -117,7 +88,7 @@ impl RequestBody {
             // It has less where the server stops before.
             let _ = timeout(LATE, shutdown.reached(Phase::Stopped)).await;
         };
-        let gathered = timeout(settings.body_timeout, Self::gather(body, body_room));
+        let gathered = timeout(settings.body_timeout, Self::gather(body, body_room, PACE));
         let Some(gathered) = until(late, gathered).await else {
             return Err(ApiError::shutting_down());
         };
@@ -133,6 +104,14 @@ impl RequestBody {
             Ok(Err(NotWhole::Ended)) => {
                 Err(ApiError::bad_request("the body ended before it was whole"))
             }
+            Ok(Err(NotWhole::StoodStill)) => {
+                let Pace { kib, in_each } = PACE;
+                let said = format!(
+                    "the body stood still: until it is whole, at least {kib} KiB are to come in each {} s",
+                    in_each.as_secs()
+                );
+                Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, said))
+            }
             Err(_) => {
                 let said = "the body did not come in the time it has (--body-timeout)";
                 Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, said))
@@ -142,10 +121,28 @@ impl RequestBody {
 
     /// Gathers what comes. Room is taken for what has come, not for what was announced: else it would be full
     /// of bodies of which next to nothing is there.
-    async fn gather(mut body: Limited<Body>, room: &BodyRoom) -> Result<Self, NotWhole> {
+    async fn gather(
+        mut body: Limited<Body>,
+        room: &BodyRoom,
+        pace: Pace,
+    ) -> Result<Self, NotWhole> {
         let mut bytes = Vec::new();
-        let mut held = room.kib(0).ok_or(NotWhole::NoRoom)?;
-        while let Some(frame) = body.frame().await {
+        let mut held = HeldRoom::default();
+        let mut due = (Instant::now() + pace.in_each, pace.kib << 10);
+        loop {
+            let Ok(frame) = timeout_at(due.0, body.frame()).await else {
+                if bytes.len() < due.1 {
+                    return Err(NotWhole::StoodStill);
+                }
+                due = (
+                    Instant::now() + pace.in_each,
+                    bytes.len() + (pace.kib << 10),
+                );
+                continue;
+            };
+            let Some(frame) = frame else {
+                break;
+            };
             let frame = frame.map_err(|error| match error.is::<LengthLimitError>() {
                 true => NotWhole::TooLong,
                 false => NotWhole::Ended,
@@ -154,13 +151,14 @@ impl RequestBody {
                 continue;
             };
             let all = bytes.len() + data.len();
-            let more = all.div_ceil(1024) - held.num_permits();
-            held.merge(room.kib(more).ok_or(NotWhole::NoRoom)?);
+            if !room.grow(&mut held, all) {
+                return Err(NotWhole::NoRoom);
+            }
             bytes.extend_from_slice(&data);
         }
         Ok(Self {
             bytes: bytes.into(),
-            room: HeldRoom(held),
+            room: held,
         })
     }
 
@@ -179,7 +177,7 @@ impl RequestBody {
     /// # Errors
     /// It is no JSON object, or the model no string.
     pub fn model(&self) -> Result<Option<String>, ApiError> {
-        let named: Named = serde_json::from_slice(&self.bytes).map_err(|e| not_json(&e))?;
+        let named: NamedModel = serde_json::from_slice(&self.bytes).map_err(|e| not_json(&e))?;
         match named.model {
             Some(Err(NotAString)) => {
                 Err(ApiError::bad_request("model must be a string").param("model"))
@@ -228,103 +226,39 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
 }
 
-struct NotAString;
-
-/// The name in a body.
-struct Named {
-    model: Option<Result<Option<String>, NotAString>>,
-}
-
-impl<'de> Deserialize<'de> for Named {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Fields)
-    }
-}
-
-struct Fields;
-
-impl<'de> Visitor<'de> for Fields {
-    type Value = Named;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Named, A::Error> {
-        let mut model = None;
-        while let Some(key) = map.next_key::<Cow<'_, str>>()? {
-            if key == "model" {
-                model = Some(map.next_value::<Text>()?.0);
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(Named { model })
-    }
-}
-
-/// A string, nothing, or something else.
-struct Text(Result<Option<String>, NotAString>);
-
-impl<'de> Deserialize<'de> for Text {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(AnyText)
-    }
-}
-
-struct AnyText;
-
-impl<'de> Visitor<'de> for AnyText {
-    type Value = Text;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Text, E> {
-        Ok(Text(Ok(Some(text.to_owned()))))
-    }
-
-    fn visit_unit<E>(self) -> Result<Text, E> {
-        Ok(Text(Ok(None)))
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Text, E> {
-        Ok(Text(Err(NotAString)))
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Text, E> {
-        Ok(Text(Err(NotAString)))
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Text, E> {
-        Ok(Text(Err(NotAString)))
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Text, E> {
-        Ok(Text(Err(NotAString)))
-    }
-
-    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<Text, A::Error> {
-        while seq.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Text(Err(NotAString)))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Text, A::Error> {
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Text(Err(NotAString)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use axum::body::HttpBody;
+    use hyper::body::Frame;
+
     use super::*;
 
+    /// A body of which nothing comes after this.
+    struct Stuck(Option<Bytes>);
+
+    impl HttpBody for Stuck {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            match self.0.take() {
+                Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                None => Poll::Pending,
+            }
+        }
+    }
+
     fn body(text: &str) -> RequestBody {
-        let room = BodyRoom::new(1);
         RequestBody {
             bytes: Bytes::copy_from_slice(text.as_bytes()),
-            room: HeldRoom(room.kib(1).unwrap()),
+            room: HeldRoom::default(),
         }
     }
 
@@ -349,16 +283,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_a_body_keeps_its_room() {
-        let all = WHOLE_BODIES * 4;
-        let room = BodyRoom::new(4096);
-        let free = || room.kib.available_permits();
-        let held = |kib| HeldRoom(room.kib(kib).unwrap());
-        for (bytes, kept) in [(0, 0), (1, 1), (1024, 1), (1025, 2), (4096, 4), (9999, 4)] {
-            let held = held(4).keep(bytes);
-            assert_eq!(free(), all - kept, "{bytes}");
-            drop(held);
-            assert_eq!(free(), all);
+    fn a_body_that_stands_still_is_given_up() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().build().unwrap();
+        let pace = Pace {
+            kib: 1,
+            in_each: Duration::from_millis(20),
+        };
+        let room = BodyRoom::new(8192);
+        let gather = |body: Body| {
+            let body = Limited::new(body, 8192);
+            runtime.block_on(RequestBody::gather(body, &room, pace))
+        };
+        for bytes in [0, 1, 1023, 4096, 8192] {
+            let some = Body::from(" ".repeat(bytes));
+            assert_eq!(gather(some).unwrap().num_bytes(), bytes);
+            let stuck = Stuck(Some(Bytes::from(vec![b' '; bytes])));
+            let given_up = gather(Body::new(stuck)).unwrap_err();
+            assert!(matches!(given_up, NotWhole::StoodStill), "{given_up:?}");
         }
     }
 

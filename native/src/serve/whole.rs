@@ -9,9 +9,9 @@ use twoclock_core::engine::{Completion, RequestMetrics};
 
 use super::answers::Answers;
 use super::api_error::{ApiError, stream_error};
+use super::body_room::HeldRoom;
 use super::generate::{Job, answer_error};
 use super::lease::Lease;
-use super::request_body::HeldRoom;
 use crate::openai::{Answered, Asked, Choice, Echoed, Usage};
 
 /// All that was answered to a job.
