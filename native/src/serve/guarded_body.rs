@@ -10,9 +10,9 @@ use hyper::body::{Frame, SizeHint};
 
 /// A body with what it keeps.
 pub struct GuardedBody {
-    body: Body,
-    /// Dropped with it.
+    /// Dropped before what `body` keeps in its turn: so does a count that goes on never reach nothing.
     _kept: Box<dyn Any + Send + Sync>,
+    body: Body,
 }
 
 impl GuardedBody {

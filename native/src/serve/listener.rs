@@ -1,10 +1,12 @@
 //! Connections: taken, bounded in number, head and time, and served by one router until the server stops.
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
@@ -16,8 +18,10 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use super::lingering::Lingering;
+use super::shutdown::{Phase, Shutdown};
 use super::stalled::Stalled;
 use super::unread::Unread;
+use super::unsent::{Unsent, Written};
 use super::until::until;
 
 /// Most headers of a request.
@@ -46,15 +50,16 @@ struct Door {
     router: Router,
     bounds: Bounds,
     places: Arc<Semaphore>,
+    shutdown: Shutdown,
 }
 
-/// Serves connections until `stopped` resolves, then lets those that are open end within `grace`. Once `draining`
-/// has resolved none lies idle: it ends when it has nothing more to answer.
+/// Serves connections until `stopped` resolves, then lets those that are open end within `grace`. Once `shutdown` has
+/// begun to drain none lies idle: it ends when it has nothing more to answer. What is answered runs until it is written.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
     bounds: Bounds,
-    draining: impl Future<Output = ()>,
+    shutdown: &Shutdown,
     stopped: impl Future<Output = ()>,
     grace: Duration,
 ) {
@@ -63,8 +68,10 @@ pub async fn serve(
         router,
         bounds,
         places: Arc::new(Semaphore::new(bounds.max_connections)),
+        shutdown: shutdown.clone(),
     };
     let (early, late) = (GracefulShutdown::new(), GracefulShutdown::new());
+    let draining = shutdown.reached(Phase::Draining);
     let _ = until(draining, door.take(&early, true)).await;
     let early = tokio::spawn(early.shutdown());
     let _ = until(stopped, door.take(&late, false)).await;
@@ -106,10 +113,17 @@ impl Door {
             let _ = stream.set_nodelay(true);
             let unread = Unread::default();
             let stream = Stalled::new(stream, self.bounds.write_timeout);
-            let io = TokioIo::new(Lingering::new(stream, unread.clone()));
+            let stream = Lingering::new(stream, unread.clone());
+            let unsent = Unsent::new(self.shutdown.clone());
+            let io = TokioIo::new(Written::new(stream, unsent.clone()));
             let router = TowerToHyperService::new(self.router.clone());
             let service = service_fn(move |request: hyper::Request<Incoming>| {
-                router.call(request.map(|body| unread.watch(body)))
+                let answer = router.call(request.map(|body| unread.watch(body)));
+                let unsent = unsent.clone();
+                async move {
+                    let answer: Response = answer.await?;
+                    Ok::<_, Infallible>(answer.map(|body| unsent.watch(body)))
+                }
             });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())

@@ -49,6 +49,7 @@ pub mod stream;
 pub mod telemetry;
 pub mod tokens;
 pub mod unread;
+pub mod unsent;
 pub mod until;
 pub mod whole;
 

@@ -81,14 +81,13 @@ impl Server {
             let app = Arc::clone(&app);
             tokio::spawn(async move { drain(&app, drain_timeout).await })
         };
-        let drains = app.shutdown.reached(Phase::Draining);
         let stopped = async {
             app.shutdown.reached(Phase::Stopped).await;
             // What still runs is told so by its engine.
             app.models.end().await;
         };
         let router = router(Arc::clone(&app));
-        listener::serve(listener, router, bounds, drains, stopped, LAST_WORDS).await;
+        listener::serve(listener, router, bounds, &app.shutdown, stopped, LAST_WORDS).await;
         keeping.abort();
         // It has seen that the server stops, and says what that cuts.
         let _ = draining.await;

@@ -62,6 +62,11 @@ impl Shutdown {
         (self.phase() == Phase::Open).then_some(running)
     }
 
+    /// An answer that was given, whatever the phase. It runs until it is written and the guard dropped.
+    pub fn answered(&self) -> Running {
+        Running::new(Arc::clone(&self.running))
+    }
+
     /// Requests that run.
     pub fn num_running(&self) -> usize {
         *self.running.borrow()

@@ -2,11 +2,18 @@
 //! not keep the server.
 
 use std::io::{ErrorKind, Read, Write};
+use std::net::Ipv4Addr;
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::scene::{Client, Gate, JSON, PATIENCE, Plan, Scene, long, reply, wait};
+use axum::Router;
+use axum::routing::get;
 use serde_json::json;
-use twoclock::serve::shutdown::Phase;
+use tokio::net::TcpListener;
+use twoclock::serve::listener;
+use twoclock::serve::shutdown::{Phase, Shutdown};
 
 /// More than the host keeps for who does not read.
 const MUCH: usize = 12 << 20;
@@ -191,4 +198,38 @@ fn idle_connections_end_when_it_drains() {
     gate.open(usize::MAX / 2);
     assert_eq!(reply(running).status, 200);
     scene.end();
+}
+
+/// Also one that was made at once, and whose client reads it slowly.
+#[test]
+fn an_answer_runs_until_it_is_written() {
+    const LENGTH: usize = 4 * MUCH;
+    let shutdown = Shutdown::default();
+    let ends = shutdown.clone();
+    let (told, is_told) = mpsc::channel();
+    let server = thread::spawn(move || {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+            told.send(listener.local_addr().unwrap()).unwrap();
+            let router = Router::new().route("/much", get(|| async { " ".repeat(LENGTH) }));
+            let stopped = ends.reached(Phase::Stopped);
+            let bounds = Plan::default().bounds;
+            listener::serve(listener, router, bounds, &ends, stopped, PATIENCE).await;
+        });
+    });
+    let mut stream = Client(is_told.recv().unwrap(), None).connect();
+    let request = "GET /much HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    read_through(&mut stream, b"\r\n\r\n");
+    wait(|| shutdown.num_running() == 1);
+    shutdown.advance(Phase::Draining);
+    let mut read = vec![0; LENGTH / 2];
+    stream.read_exact(&mut read).unwrap();
+    assert_eq!(shutdown.num_running(), 1);
+    assert_eq!(stream.read_to_end(&mut read).unwrap(), LENGTH / 2);
+    wait(|| shutdown.num_running() == 0);
+    shutdown.advance(Phase::Stopped);
+    server.join().unwrap();
 }

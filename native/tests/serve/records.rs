@@ -71,9 +71,9 @@ impl Heard {
                     app.shutdown.reached(Phase::Stopped).await;
                     app.models.end().await;
                 };
-                let draining = app.shutdown.reached(Phase::Draining);
                 let grace = Duration::from_secs(10);
-                listener::serve(listener, router, bounds, draining, stopped, grace).await;
+                let shutdown = &app.shutdown;
+                listener::serve(listener, router, bounds, shutdown, stopped, grace).await;
             });
         });
         let (at, app) = is_told.recv().unwrap();
