@@ -8,6 +8,23 @@ use super::fields::{Fields, Refusal};
 /// Most pairs of `metadata`, and most bytes of its names and values, OpenAI's.
 const MAX_METADATA: (usize, usize, usize) = (16, 64, 512);
 
+/// Texts that nothing else reads, and the most bytes of each.
+const TEXTS: [(&str, usize); 2] = [("user", 512), ("service_tier", 64)];
+
+/// Objects of which only these members are said again.
+const MEMBERS: [(&str, [&str; 2]); 2] = [
+    ("reasoning", ["effort", "summary"]),
+    ("text", ["format", "verbosity"]),
+];
+
+/// Of them those that are words, of so many bytes at most.
+const WORDS: [(&str, &str); 3] = [
+    ("reasoning", "effort"),
+    ("reasoning", "summary"),
+    ("text", "verbosity"),
+];
+const MAX_WORD: usize = 64;
+
 /// The fields, and what a response says where they were left out, in JSON.
 const DEFAULTS: [(&str, &str); 13] = [
     ("instructions", "null"),
@@ -45,13 +62,29 @@ impl Echoed {
     /// Those that nothing else reads are not what they must be.
     pub fn of(body: &Value) -> Result<Self, Refusal> {
         let fields = Fields::of(body)?;
-        for name in ["user", "service_tier"] {
-            fields.text(name)?;
+        for (name, most) in TEXTS {
+            check_text(name, fields.get(name), most)?;
+        }
+        for (name, member) in WORDS {
+            let value = fields.object(name)?.and_then(|object| object.get(member));
+            check_text(&format!("{name}.{member}"), value, MAX_WORD)?;
         }
         check_metadata(&fields)?;
         let given = DEFAULTS.into_iter().filter_map(|(name, _)| {
             let value = fields.get(name)?;
-            Some((name.to_owned(), value.clone()))
+            let members = MEMBERS.iter().find(|(object, _)| *object == name);
+            let value = match (members, value) {
+                (Some((_, members)), Value::Object(all)) => {
+                    let known = members
+                        .iter()
+                        .filter_map(|member| all.get_key_value(*member));
+                    known
+                        .map(|(member, value)| (member.clone(), value.clone()))
+                        .collect()
+                }
+                _ => value.clone(),
+            };
+            Some((name.to_owned(), value))
         });
         let given: Map<String, Value> = given.collect();
         Ok(Self {
@@ -76,6 +109,19 @@ impl Echoed {
             (name.to_owned(), value)
         }));
         response.extend(given);
+    }
+}
+
+/// Whether what may be left out is a text of at most so many bytes.
+fn check_text(name: &str, value: Option<&Value>, most: usize) -> Result<(), Refusal> {
+    let fits =
+        |value: &Value| value.is_null() || value.as_str().is_some_and(|text| text.len() <= most);
+    match value {
+        Some(value) if !fits(value) => {
+            let said = format!("{name} must be a string of at most {most} bytes");
+            Err(Refusal::of(name, said))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -121,6 +167,23 @@ mod tests {
     }
 
     #[test]
+    fn of_objects_only_known_members_are_said_again() {
+        let known = json!({
+            "reasoning": {"effort": "low", "summary": null},
+            "text": {"format": {"type": "json_object"}, "verbosity": "low"},
+        });
+        let mut body = known.clone();
+        for name in ["reasoning", "text"] {
+            body[name]["unheard_of"] = json!("a ".repeat(100_000));
+        }
+        let mut response = Map::new();
+        Echoed::of(&body).unwrap().put_into(&mut response);
+        for name in ["reasoning", "text"] {
+            assert_eq!(response[name], known[name]);
+        }
+    }
+
+    #[test]
     fn what_nothing_else_reads_is_read_here() {
         let pairs = |n: usize| (0..n).map(|i| (i.to_string(), json!("v"))).collect();
         let many: Map<String, Value> = pairs(17);
@@ -132,10 +195,23 @@ mod tests {
             ("metadata", json!({"a".repeat(65): "b"})),
             ("user", json!({"a": []})),
             ("service_tier", json!([])),
+            ("user", json!("a".repeat(513))),
+            ("service_tier", json!("a".repeat(65))),
+            ("reasoning", json!("high")),
+            ("text", json!([])),
         ] {
             let refused = Echoed::of(&json!({param: wrong})).unwrap_err();
             assert_eq!(refused.param.as_deref(), Some(param), "{wrong}");
         }
+        for (name, member) in WORDS {
+            for wrong in [json!({}), json!(1), json!("a".repeat(65))] {
+                let refused = Echoed::of(&json!({name: {member: wrong}})).unwrap_err();
+                let path = format!("{name}.{member}");
+                assert_eq!(refused.param.as_deref(), Some(&*path), "{wrong}");
+            }
+        }
+        let longest = json!({"user": "a".repeat(512), "service_tier": "a".repeat(64)});
+        assert!(Echoed::of(&longest).is_ok());
         let most: Map<String, Value> = pairs(16);
         assert!(Echoed::of(&json!({"metadata": most})).is_ok());
     }
