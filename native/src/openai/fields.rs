@@ -82,6 +82,12 @@ impl<'a> Fields<'a> {
         self.0.get(name).is_some_and(|value| !value.is_null())
     }
 
+    /// Whether it is a list of nothing, which asks for nothing.
+    pub fn gives_nothing(&self, name: &str) -> bool {
+        let list = self.0.get(name).and_then(Value::as_array);
+        list.is_some_and(Vec::is_empty)
+    }
+
     /// The field as it is.
     pub fn get(&self, name: &str) -> Option<&'a Value> {
         #[cfg(test)]

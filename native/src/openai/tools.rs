@@ -33,7 +33,8 @@ impl Tools {
     /// What is wrong with them, or that the template knows no calls.
     pub fn read(fields: &Fields<'_>, template: Option<&ChatTemplate>) -> Result<Self, Refusal> {
         for old in ["functions", "function_call"] {
-            if fields.gives(old) && fields.get("tool_choice") != Some(&json!("none")) {
+            let asks = fields.gives(old) && !fields.gives_nothing(old);
+            if asks && fields.get("tool_choice") != Some(&json!("none")) {
                 let said = format!("{old} is not served: give tools and tool_choice");
                 return Err(Refusal::of(old, said));
             }
@@ -181,6 +182,10 @@ mod tests {
     #[test]
     fn tools_and_their_choice_are_read() {
         assert!(read(json!({})).unwrap().offered().is_none());
+        // None are none, by either name.
+        for name in ["tools", "functions"] {
+            assert!(read(json!({name: []})).unwrap().offered().is_none());
+        }
         let read_one = read(json!({"tools": [add()], "parallel_tool_calls": false})).unwrap();
         let offered = read_one.offered().unwrap();
         assert_eq!(
@@ -217,7 +222,9 @@ mod tests {
                 json!({"tools": [add()], "tool_choice": {"type": "function", "function": {"name": "sub"}}}),
             ),
             ("parallel_tool_calls", json!({"parallel_tool_calls": 1})),
-            ("functions", json!({"functions": []})),
+            ("functions", json!({"functions": [{"name": "f"}]})),
+            ("functions", json!({"functions": {}})),
+            ("function_call", json!({"function_call": "auto"})),
         ] {
             let refused = read(body.clone()).unwrap_err();
             assert_eq!(refused.param.as_deref(), Some(param), "{body}");
