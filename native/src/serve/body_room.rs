@@ -40,8 +40,8 @@ impl BodyRoom {
         }
     }
 
-    /// Holds what a body of so many bytes takes, no fewer than before, if it is there. One that turns out to be long leaves the room of
-    /// short ones.
+    /// Holds what a body of so many bytes takes, no fewer than before, if it is there. One that turns out to be long
+    /// leaves the room of short ones.
     pub fn grow(&self, held: &mut HeldRoom, bytes: usize) -> bool {
         let kib = bytes.div_ceil(1024);
         if bytes > SHORT {

@@ -172,6 +172,8 @@ fn control(command: &mut Command, terminal: OwnedFd) {
     let begin = move || {
         // SAFETY: these calls touch no memory, and may be made between fork and exec.
         let began = unsafe {
+            // Whoever runs the tests may have been started to outlive a terminal.
+            libc::signal(libc::SIGHUP, libc::SIG_DFL);
             libc::setsid() != -1 && libc::ioctl(terminal.as_raw_fd(), libc::TIOCSCTTY, 0) != -1
         };
         match began {
