@@ -39,6 +39,7 @@ document.addEventListener("securitypolicyviolation", (event) => broken.push(even
   await until(() => !running);
   seen.anew = [talk.length, at("talk").childNodes.length];
   at("most").value = "3";
+  at("temperature").value = "0.5";
   send("two");
   await until(() => !running);
   seen.most = last();
@@ -155,7 +156,8 @@ def main():
         and [m["content"] for m in asked[1]["messages"]] == ["two"],
         "a cut answer says so": lambda: "cut: it has the most tokens" in seen["most"]
         and "cut: the context is full" in seen["context"],
-        "a limit is sent as it stands": lambda: asked[1]["max_tokens"] == 3 and asked[1]["temperature"] == 0.7,
+        "what is set is sent as it stands": lambda: (asked[1]["max_tokens"], asked[1]["temperature"]) == (3, 0.5),
+        "at first the server chooses": lambda: "temperature" not in asked[0],
         "an empty field sends none": lambda: not {"max_tokens", "temperature"} & asked[2].keys(),
         "what is out of range is not sent": lambda: seen["kept"] == ["four", None] and len(asked) == 3,
     }
