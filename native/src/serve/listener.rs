@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::ConnectInfo;
 use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -17,11 +18,10 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-use super::lingering::Lingering;
+use super::connection::Connection;
 use super::shutdown::{Phase, Shutdown};
-use super::stalled::Stalled;
 use super::unread::Unread;
-use super::unsent::{Unsent, Written};
+use super::unsent::Unsent;
 use super::until::until;
 
 /// Most headers of a request.
@@ -94,8 +94,8 @@ impl Door {
             let Ok(place) = Arc::clone(&self.places).acquire_owned().await else {
                 return;
             };
-            let stream = match self.listener.accept().await {
-                Ok((stream, _)) => stream,
+            let (stream, peer) = match self.listener.accept().await {
+                Ok(taken) => taken,
                 Err(error) if is_of_a_connection(&error) => continue,
                 Err(error) => {
                     // Said once, and not each time that is tried.
@@ -112,12 +112,13 @@ impl Door {
             // Pieces of answers are small and are not to wait for each other.
             let _ = stream.set_nodelay(true);
             let unread = Unread::default();
-            let stream = Stalled::new(stream, self.bounds.write_timeout);
-            let stream = Lingering::new(stream, unread.clone());
             let unsent = Unsent::new(self.shutdown.clone());
-            let io = TokioIo::new(Written::new(stream, unsent.clone()));
+            let write_timeout = self.bounds.write_timeout;
+            let stream = Connection::new(stream, write_timeout, unread.clone(), unsent.clone());
+            let io = TokioIo::new(stream);
             let router = TowerToHyperService::new(self.router.clone());
-            let service = service_fn(move |request: hyper::Request<Incoming>| {
+            let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+                request.extensions_mut().insert(ConnectInfo(peer));
                 let answer = router.call(request.map(|body| unread.watch(body)));
                 let unsent = unsent.clone();
                 async move {
