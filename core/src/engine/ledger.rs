@@ -66,6 +66,11 @@ impl Ledger {
                 times.record_scheduled(now);
             }
         }
+        for id in &step.preempted_ids {
+            if let Some((times, _)) = self.open.get_mut(id) {
+                times.num_preemptions += 1;
+            }
+        }
     }
 
     /// A step was finished.

@@ -1,17 +1,19 @@
 //! What every request passes: its name, its line in the log, its place in the counts, and whether the server
 //! still takes it.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use axum::extract::{Request, State};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::api_error::ApiError;
 use super::app::App;
+use super::auth::Sender;
 use super::guarded_body::GuardedBody;
 use super::request_id::{self, RequestId};
 use super::request_record::RequestRecord;
@@ -30,6 +32,7 @@ struct Line {
     id: RequestId,
     method: String,
     path: String,
+    client: Option<IpAddr>,
     /// None where the client went before there was an answer.
     status: Option<u16>,
     record: RequestRecord,
@@ -76,18 +79,24 @@ impl Drop for Line {
         let error_message = fault.map(|fault| output::beginning(&fault.message));
         let error_message = error_message.as_deref();
         if let (Some(span), Some(telemetry)) = (self.span.take(), &app.telemetry)
-            && facts.is_admitted
+            && facts.sender.is_some()
         {
             span.end(telemetry, id, &facts, status, error);
         }
         let id = id.as_str();
         let path_shown = path.escape_default();
+        let client = self.client.map(|client| client.to_string());
+        let key = match facts.sender {
+            Some(Sender::Key(line)) => Some(line),
+            Some(Sender::Anyone) | None => None,
+        };
         let asked = facts.asked.as_ref();
         let model = facts.model.as_deref().map(output::beginning);
         let model = model.as_deref();
         let streamed = asked.map(|asked| asked.is_streamed);
         let prompt_tokens = asked.map(|asked| asked.num_prompt_tokens);
         let cached_tokens = asked.map(|_| facts.num_cached_tokens());
+        let preemptions = asked.map(|_| facts.num_preemptions);
         let output_tokens = asked.map(|_| facts.num_output_tokens);
         let load_ms = facts.load.map(milliseconds);
         let queue_ms = facts.queue.map(milliseconds);
@@ -97,9 +106,9 @@ impl Drop for Line {
         macro_rules! line {
             ($level:ident) => {
                 tracing::$level!(
-                    target: "access", %method, path = %path_shown, status, duration_ms, id, model, streamed,
-                    prompt_tokens, cached_tokens, output_tokens, load_ms, queue_ms, ttft_ms, finish_reason, error, param,
-                    error_message
+                    target: "access", %method, path = %path_shown, status, duration_ms, id, client, key, model, streamed,
+                    prompt_tokens, cached_tokens, output_tokens, preemptions, load_ms, queue_ms, ttft_ms, finish_reason,
+                    error, param, error_message
                 )
             };
         }
@@ -115,6 +124,12 @@ fn milliseconds(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Where a request came from: from the proxy, where there is one.
+pub fn client(request: &Request) -> Option<IpAddr> {
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    peer.map(|ConnectInfo(peer)| peer.ip().to_canonical())
+}
+
 /// Names a request, and notes it when it is over.
 pub async fn log(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let id = app.numbers.request_id(request.headers());
@@ -123,6 +138,7 @@ pub async fn log(State(app): State<Arc<App>>, mut request: Request, next: Next) 
         id: id.clone(),
         method: output::beginning(request.method().as_str()),
         path: output::beginning(request.uri().path()),
+        client: client(&request),
         status: None,
         record: RequestRecord::default(),
         span: telemetry.and_then(|telemetry| RequestSpan::begin(telemetry, &request)),

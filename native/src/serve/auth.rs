@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest, Sha256};
-use subtle::{Choice, ConstantTimeEq};
+use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
 
 use super::api_error::ApiError;
 use super::app::App;
@@ -25,20 +25,34 @@ const VARIABLE: &str = "TWOCLOCK_API_KEY";
 /// What needs no key: whether the server is well tells nobody more than that, and the page holds nothing.
 const OPEN: [&str; 2] = ["/", "/health"];
 
-/// Of each key.
-type Digests = Arc<[[u8; 32]]>;
+/// A key, of which no more is known than that.
+#[derive(Clone, Copy)]
+struct Key {
+    digest: [u8; 32],
+    /// Which it is, from 1: the line of the file where it stands.
+    line: u32,
+}
+
+/// Whom requests are from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// Anyone: there are no keys.
+    Anyone,
+    /// Who has the key of this line.
+    Key(u32),
+}
 
 /// The keys that are let in; without any, everybody is. Clones share them.
 #[derive(Clone, Default)]
 pub struct ApiKeys {
-    digests: Arc<RwLock<Digests>>,
+    keys: Arc<RwLock<Arc<[Key]>>>,
     /// Where they came from, if from a file.
     file: Option<PathBuf>,
 }
 
 impl fmt::Debug for ApiKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} keys", self.digests().len())
+        write!(f, "{} keys", self.keys().len())
     }
 }
 
@@ -66,7 +80,7 @@ impl ApiKeys {
             };
         };
         Ok(Self {
-            digests: Arc::new(RwLock::new(read(file)?)),
+            keys: Arc::new(RwLock::new(read(file)?)),
             file: Some(file.to_owned()),
         })
     }
@@ -79,9 +93,9 @@ impl ApiKeys {
             return;
         };
         match read(file) {
-            Ok(digests) => {
-                let keys = digests.len();
-                *self.digests.write().unwrap_or_else(PoisonError::into_inner) = digests;
+            Ok(read) => {
+                let keys = read.len();
+                *self.keys.write().unwrap_or_else(PoisonError::into_inner) = read;
                 tracing::info!(keys, "the keys are read anew");
             }
             Err(error) => {
@@ -94,48 +108,53 @@ impl ApiKeys {
     /// These keys.
     pub fn of<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
         Self {
-            digests: Arc::new(RwLock::new(digests(keys))),
+            keys: Arc::new(RwLock::new(digests((1..).zip(keys)))),
             file: None,
         }
     }
 
-    fn digests(&self) -> Digests {
-        let digests = self.digests.read().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&digests)
+    fn keys(&self) -> Arc<[Key]> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&keys)
     }
 
     /// Whether nobody needs a key.
     pub fn is_open(&self) -> bool {
-        self.digests().is_empty()
+        self.keys().is_empty()
     }
 
-    /// Whether this is one of them. Takes the same time whatever it is like.
-    fn has(&self, key: &[u8]) -> bool {
+    /// Which of them this is. Takes the same time whatever it is like.
+    fn find(&self, key: &[u8]) -> Option<Sender> {
         let digest: [u8; 32] = Sha256::digest(key).into();
-        let equal = |known: &[u8; 32]| known[..].ct_eq(&digest[..]);
-        let digests = self.digests();
-        let any = digests.iter().map(equal);
-        any.fold(Choice::from(0), |found, equal| found | equal)
-            .into()
+        let mut line = 0;
+        for known in &*self.keys() {
+            line.conditional_assign(&known.line, known.digest[..].ct_eq(&digest[..]));
+        }
+        (line > 0).then_some(Sender::Key(line))
     }
 
-    /// Whether a request with these headers is let in: `Authorization: Bearer KEY`, or `x-api-key: KEY`
-    /// as Anthropic's clients have it.
-    fn admit(&self, headers: &HeaderMap) -> bool {
+    /// Who is let in with these headers, if anybody: `Authorization: Bearer KEY`, or `x-api-key: KEY` as Anthropic's
+    /// clients have it.
+    fn admit(&self, headers: &HeaderMap) -> Option<Sender> {
+        if self.is_open() {
+            return Some(Sender::Anyone);
+        }
         let bearer = headers.get(header::AUTHORIZATION).and_then(|value| {
             let (scheme, key) = value.as_bytes().split_at_checked(7)?;
             scheme.eq_ignore_ascii_case(b"bearer ").then_some(key)
         });
         let own = headers.get("x-api-key").map(|value| value.as_bytes());
-        self.is_open()
-            || bearer.is_some_and(|key| self.has(key))
-            || own.is_some_and(|key| self.has(key))
+        let given = bearer.into_iter().chain(own);
+        given.filter_map(|key| self.find(key)).next()
     }
 }
 
-fn digests<'a>(keys: impl IntoIterator<Item = &'a str>) -> Digests {
-    let digests = keys.into_iter().map(|key| Sha256::digest(key).into());
-    digests.collect()
+fn digests<'a>(keys: impl IntoIterator<Item = (u32, &'a str)>) -> Arc<[Key]> {
+    let keys = keys.into_iter().map(|(line, key)| Key {
+        digest: Sha256::digest(key).into(),
+        line,
+    });
+    keys.collect()
 }
 
 /// The first control character of a text, as it may be shown.
@@ -144,15 +163,15 @@ fn control_of(text: &str) -> Option<String> {
     found.map(|c| format!("U+{:04X}", u32::from(c)))
 }
 
-/// The keys of a text, one a line; lines may end as on any system that ends them with LF.
+/// The keys of a text, one a line, each with the line's number; lines may end as on any system that ends them with LF.
 ///
 /// # Errors
 /// A line that is no key and no comment, by its number: what it says is never shown.
-fn keys(text: &str) -> anyhow::Result<Vec<&str>> {
+fn keys(text: &str) -> anyhow::Result<Vec<(u32, &str)>> {
     // Editors put it before the first line, and nobody sees it.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut keys = Vec::new();
-    for (line, number) in text.lines().map(str::trim).zip(1..) {
+    for (number, line) in (1..).zip(text.lines().map(str::trim)) {
         let is_comment = line.starts_with('#');
         // With ends of lines that are CR alone, a comment would swallow what is behind it.
         let control = match is_comment {
@@ -166,18 +185,17 @@ fn keys(text: &str) -> anyhow::Result<Vec<&str>> {
             );
         }
         if !line.is_empty() && !is_comment {
-            keys.push(line);
+            keys.push((number, line));
         }
     }
     Ok(keys)
 }
 
 /// The keys of a file, one a line.
-fn read(file: &Path) -> anyhow::Result<Digests> {
+fn read(file: &Path) -> anyhow::Result<Arc<[Key]>> {
     let text = read_text(file).context("--api-key-file")?;
     let keys = keys(&text).with_context(|| format!("--api-key-file {}", file.display()))?;
-    let digests = digests(keys);
-    if digests.is_empty() {
+    if keys.is_empty() {
         bail!("{} holds no key: give one a line", file.display());
     }
     #[cfg(unix)]
@@ -189,14 +207,16 @@ fn read(file: &Path) -> anyhow::Result<Digests> {
             tracing::warn!(%file, mode, "every user of this machine has access to the file with the keys: chmod 600");
         }
     }
-    Ok(digests)
+    Ok(digests(keys))
 }
 
 /// Lets in who has a key.
 pub async fn admit(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let is_open = OPEN.contains(&request.uri().path()) || request.method() == Method::OPTIONS;
-    if is_open || app.keys.admit(request.headers()) {
-        RequestRecord::of(&request).admit();
+    let sender = app.keys.admit(request.headers());
+    let sender = sender.or(is_open.then_some(Sender::Anyone));
+    if let Some(sender) = sender {
+        RequestRecord::of(&request).admit(sender);
         return next.run(request).await;
     }
     let said = "there is no such API key, or none was given: send it as Authorization: Bearer KEY, \
@@ -219,9 +239,10 @@ mod tests {
             headers.insert(name, HeaderValue::from_static(value));
             keys.admit(&headers)
         };
-        assert!(admit("authorization", "Bearer alpha"));
-        assert!(admit("authorization", "bearer beta"));
-        assert!(admit("x-api-key", "beta"));
+        let of_line = |line| Some(Sender::Key(line));
+        assert_eq!(admit("authorization", "Bearer alpha"), of_line(1));
+        assert_eq!(admit("authorization", "bearer beta"), of_line(2));
+        assert_eq!(admit("x-api-key", "beta"), of_line(2));
         for wrong in [
             "",
             "Bearer",
@@ -231,22 +252,24 @@ mod tests {
             "Bearer alpha ",
             "Basic alpha",
         ] {
-            assert!(!admit("authorization", wrong), "{wrong}");
+            assert_eq!(admit("authorization", wrong), None, "{wrong}");
         }
-        assert!(!keys.admit(&HeaderMap::new()));
-        assert!(ApiKeys::default().admit(&HeaderMap::new()));
+        assert_eq!(keys.admit(&HeaderMap::new()), None);
+        let nobody_asks = ApiKeys::default().admit(&HeaderMap::new());
+        assert_eq!(nobody_asks, Some(Sender::Anyone));
         assert_eq!(format!("{keys:?}"), "2 keys");
     }
 
     #[test]
     fn keys_are_what_stands_in_the_lines_and_nothing_invisible() {
-        for text in [
-            "alpha\nbeta\n",
-            "\u{feff}alpha\nbeta",
-            "alpha\r\n\r\n beta \r\n",
-            "\u{feff}# of\tthe week\r\nalpha\r\nbeta\r",
+        for (text, lines) in [
+            ("alpha\nbeta\n", [1, 2]),
+            ("\u{feff}alpha\nbeta", [1, 2]),
+            ("alpha\r\n\r\n beta \r\n", [1, 3]),
+            ("\u{feff}# of\tthe week\r\nalpha\r\nbeta\r", [2, 3]),
         ] {
-            assert_eq!(keys(text).unwrap(), ["alpha", "beta"], "{text:?}");
+            let expected = [(lines[0], "alpha"), (lines[1], "beta")];
+            assert_eq!(keys(text).unwrap(), expected, "{text:?}");
         }
         for (text, told) in [
             ("alpha\rbeta\r", "line 1 has a control character (U+000D)"),
@@ -274,29 +297,30 @@ mod tests {
         write("# of the first week\n alpha \n\nbeta\n");
         let keys = ApiKeys::load(Some(file.path())).unwrap();
         let shared = keys.clone();
-        let are = |expected: [bool; 3]| {
-            let known = ["alpha", "beta", "gamma"].map(|key| shared.has(key.as_bytes()));
+        let are = |lines: [u32; 3]| {
+            let known = ["alpha", "beta", "gamma"].map(|key| shared.find(key.as_bytes()));
+            let expected = lines.map(|line| (line > 0).then_some(Sender::Key(line)));
             assert_eq!(known, expected);
         };
-        are([true, true, false]);
+        are([2, 4, 0]);
         write("beta\ngamma\n");
-        are([true, true, false]);
+        are([2, 4, 0]);
         keys.reread();
-        are([false, true, true]);
+        are([0, 1, 2]);
         for wrong in ["", "# none\n", "beta\rgamma\n"] {
             write(wrong);
             keys.reread();
-            are([false, true, true]);
+            are([0, 1, 2]);
         }
         std::fs::write(file.path(), b"\xff").unwrap();
         keys.reread();
-        are([false, true, true]);
+        are([0, 1, 2]);
         std::fs::remove_file(file.path()).unwrap();
         keys.reread();
-        are([false, true, true]);
+        are([0, 1, 2]);
         // Without a file there is nothing to read.
         let given = ApiKeys::of(["alpha"]);
         given.reread();
-        assert!(given.has(b"alpha"));
+        assert_eq!(given.find(b"alpha"), Some(Sender::Key(1)));
     }
 }

@@ -9,6 +9,7 @@ use twoclock_core::engine::EngineOutput;
 use twoclock_core::types::{FinishReason, SamplingParams};
 
 use super::api_error::ApiError;
+use super::auth::Sender;
 
 /// What is known of one request, for all who answer it.
 #[derive(Clone, Debug, Default)]
@@ -56,8 +57,8 @@ impl From<&SamplingParams> for Sampling {
 pub struct Facts {
     /// When its head was there.
     pub began: Instant,
-    /// Its host and key are right.
-    pub is_admitted: bool,
+    /// Whom it is from, once its host and key are right.
+    pub sender: Option<Sender>,
     /// The model that it names, or the only one.
     pub model: Option<String>,
     /// How long it waited for that to be loaded, or for room, if it did.
@@ -70,6 +71,8 @@ pub struct Facts {
     cached: Vec<usize>,
     /// Tokens that were drawn.
     pub num_output_tokens: usize,
+    /// Times that answers gave their blocks to others and had to come back, of those that ended.
+    pub num_preemptions: usize,
     /// How long the first answer to begin waited for its first step.
     pub queue: Option<Duration>,
     /// From the request's head to the first token of any answer.
@@ -84,13 +87,14 @@ impl Default for Facts {
     fn default() -> Self {
         Self {
             began: Instant::now(),
-            is_admitted: false,
+            sender: None,
             model: None,
             load: None,
             asked: None,
             is_under_way: false,
             cached: Vec::new(),
             num_output_tokens: 0,
+            num_preemptions: 0,
             queue: None,
             ttft: None,
             reasons: Vec::new(),
@@ -117,8 +121,8 @@ impl RequestRecord {
     }
 
     /// It is let in.
-    pub fn admit(&self) {
-        self.facts().is_admitted = true;
+    pub fn admit(&self, sender: Sender) {
+        self.facts().sender = Some(sender);
     }
 
     /// It is for this model, which there is.
@@ -158,8 +162,9 @@ impl RequestRecord {
             *cached = output.num_cached_tokens;
         }
         facts.num_output_tokens += output.token_ids.len();
-        if let Some(Ok(reason)) = &output.finished {
-            facts.reasons.push(*reason);
+        if let Some(finished) = &output.finished {
+            facts.num_preemptions += output.metrics.num_preemptions;
+            facts.reasons.extend(finished.as_ref().ok());
         }
     }
 
@@ -197,13 +202,16 @@ mod tests {
     fn what_is_told_is_no_more_in_use() {
         let record = RequestRecord::default();
         let shared = record.clone();
-        shared.admit();
+        shared.admit(Sender::Key(3));
         let began = record.facts().began;
         let facts = record.take();
         // Who still answers does not wait, and changes nothing of it.
         shared.ended(Some(&ApiError::timed_out()));
-        assert!(facts.is_admitted && facts.began == began, "{facts:?}");
+        assert!(
+            facts.sender == Some(Sender::Key(3)) && facts.began == began,
+            "{facts:?}"
+        );
         assert_eq!(facts.error, None);
-        assert!(!record.facts().is_admitted);
+        assert_eq!(record.facts().sender, None);
     }
 }

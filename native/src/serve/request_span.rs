@@ -1,6 +1,7 @@
 //! The span of a request, in the names of OpenTelemetry's conventions for generative AI, and of vLLM where those have
 //! none. Knows no request that is still under way: it tells of one that is over.
 
+use std::net::IpAddr;
 use std::time::SystemTime;
 
 use axum::extract::Request;
@@ -8,6 +9,7 @@ use axum::http::Method;
 use opentelemetry::trace::{Span as _, Status};
 use opentelemetry::{Array, Context, KeyValue, Value};
 
+use super::access;
 use super::request_id::RequestId;
 use super::request_record::Facts;
 use super::telemetry::Telemetry;
@@ -27,6 +29,7 @@ pub struct RequestSpan {
     path: &'static str,
     operation: &'static str,
     parent: Context,
+    client: Option<IpAddr>,
     began: SystemTime,
 }
 
@@ -40,6 +43,7 @@ impl RequestSpan {
             path,
             operation,
             parent: telemetry.parent(request.headers()),
+            client: access::client(request),
             began: SystemTime::now(),
         })
     }
@@ -65,6 +69,9 @@ impl RequestSpan {
         tell("http.request.method", "POST".into());
         tell("http.route", self.path.into());
         tell("http.response.status_code", i64::from(status).into());
+        if let Some(client) = self.client {
+            tell("client.address", client.to_string().into());
+        }
         tell("gen_ai.operation.name", self.operation.into());
         tell("gen_ai.provider.name", env!("CARGO_PKG_NAME").into());
         tell("gen_ai.request.id", id.as_str().to_owned().into());

@@ -236,6 +236,11 @@ fn a_request_is_a_span_in_its_own_trace() {
     let refused = find(&|span| has_error(span, "invalid_request_error"));
     let chat =
         find(&|span| span.name == "chat tiny" && !span.attributes.contains_key("error.type"));
+    assert!(
+        found
+            .iter()
+            .all(|span| span.attributes["client.address"] == "127.0.0.1")
+    );
     let left = find(&|span| has_error(span, "client_gone"));
     let text = find(&|span| span.name == "text_completion tiny" && !has_error(span, "client_gone"));
     let embeddings = find(&|span| span.name == "embeddings tiny");

@@ -23,6 +23,8 @@ pub struct RequestMetrics {
     pub last_token: Option<Duration>,
     /// Tokens that came out, a stop id excluded.
     pub num_output_tokens: usize,
+    /// Times that it gave its blocks to others and had to come back.
+    pub num_preemptions: usize,
 }
 
 impl RequestMetrics {
@@ -34,6 +36,7 @@ impl RequestMetrics {
             first_token: None,
             last_token: None,
             num_output_tokens: 0,
+            num_preemptions: 0,
         }
     }
 
