@@ -69,32 +69,6 @@ fn the_same_answers_when_blocks_run_out() {
     }
 }
 
-#[test]
-fn a_request_tells_how_often_it_gave_way() {
-    let mut tight = engine(SchedulerConfig {
-        num_blocks: 1 + 48,
-        max_prefill_chunk: Some(64),
-        ..config()
-    });
-    for index in [7, 0, 1, 2, 3, 4, 5, 6] {
-        let (ids, params) = prompt(index);
-        tight.add_request(ids, params).unwrap();
-    }
-    let mut told = Vec::new();
-    while tight.has_unfinished_requests() {
-        for output in block_on(tight.step()).unwrap() {
-            if output.finished.is_some() {
-                told.push(output.metrics.num_preemptions);
-            }
-        }
-    }
-    let preempted = tight.runner().num_preemptions;
-    assert!(
-        preempted > 0 && told.iter().sum::<usize>() == preempted,
-        "{told:?}"
-    );
-}
-
 /// All prompts at once and again, so that the second time everything is found, and with blocks for
 /// half of it, so that some is and some is not.
 #[test]

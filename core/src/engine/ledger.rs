@@ -196,4 +196,30 @@ mod tests {
         assert_eq!(counted(&engine, "vllm:request_success"), 2);
         assert_eq!(counted(&engine, "vllm:time_to_first_token_seconds"), 0);
     }
+
+    #[test]
+    fn a_request_tells_how_often_it_gave_way() {
+        let mut tight = engine(crate::sched::SchedulerConfig {
+            num_blocks: 1 + 48,
+            max_prefill_chunk: Some(64),
+            ..config()
+        });
+        for index in [7, 0, 1, 2, 3, 4, 5, 6] {
+            let (ids, params) = prompt(index);
+            tight.add_request(ids, params).unwrap();
+        }
+        let mut told = Vec::new();
+        while tight.has_unfinished_requests() {
+            for output in block_on(tight.step()).unwrap() {
+                if output.finished.is_some() {
+                    told.push(output.metrics.num_preemptions);
+                }
+            }
+        }
+        let preempted = tight.runner().num_preemptions;
+        assert!(
+            preempted > 0 && told.iter().sum::<usize>() == preempted,
+            "{told:?}"
+        );
+    }
 }
