@@ -1,9 +1,9 @@
 //! Requests counted by path and status. Paths nobody serves are one, so that clients cannot make more.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::app::PATHS;
+use super::paths::PATHS;
 
 /// Paths whose answers may be streams.
 const STREAMED: [&str; 4] = [
@@ -21,11 +21,11 @@ const CUTS: [u16; 4] = [499, 500, 503, 504];
 /// Counts by path and status.
 pub type Counts = BTreeMap<(&'static str, u16), u64>;
 
-/// The counts.
-#[derive(Debug)]
+/// The counts, for everybody.
+#[derive(Clone, Debug)]
 pub struct HttpMetrics {
-    requests: Mutex<Counts>,
-    streams_cut: Mutex<Counts>,
+    requests: Arc<Mutex<Counts>>,
+    streams_cut: Arc<Mutex<Counts>>,
 }
 
 impl Default for HttpMetrics {
@@ -38,8 +38,8 @@ impl Default for HttpMetrics {
         let requests = computed.flat_map(|path| none(path, &ENDS));
         let streams_cut = STREAMED.iter().flat_map(|path| none(path, &CUTS));
         Self {
-            requests: Mutex::new(requests.collect()),
-            streams_cut: Mutex::new(streams_cut.collect()),
+            requests: Arc::new(Mutex::new(requests.collect())),
+            streams_cut: Arc::new(Mutex::new(streams_cut.collect())),
         }
     }
 }

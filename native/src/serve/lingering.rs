@@ -61,3 +61,41 @@ impl Lingering {
         Poll::Ready(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::task::Waker;
+
+    use super::*;
+
+    /// A client that goes on for ever, and what was read of it.
+    struct Endless(usize);
+
+    impl AsyncRead for Endless {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            let piece = buffer.remaining();
+            buffer.initialize_unfilled();
+            buffer.advance(piece);
+            self.0 += piece;
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn no_more_is_thrown_away_than_enough() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().build().unwrap().block_on(async {
+            let mut client = Endless(0);
+            let cx = &mut Context::from_waker(Waker::noop());
+            let mut lingering = Lingering::default();
+            let unread = Unread::default();
+            assert!(lingering.throw_away(&mut client, &unread, cx).is_ready());
+            assert!((1..=MOST).contains(&client.0), "{}", client.0);
+        });
+    }
+}

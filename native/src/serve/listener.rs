@@ -2,11 +2,13 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::ConnectInfo;
+use axum::http::StatusCode;
 use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -19,6 +21,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use super::connection::Connection;
+use super::http_metrics::HttpMetrics;
 use super::shutdown::{Phase, Shutdown};
 use super::unread::Unread;
 use super::unsent::Unsent;
@@ -45,53 +48,46 @@ pub struct Bounds {
 }
 
 /// Where connections come in.
-struct Door {
-    listener: TcpListener,
-    router: Router,
-    bounds: Bounds,
-    places: Arc<Semaphore>,
-    shutdown: Shutdown,
-}
-
-/// Serves connections until `stopped` resolves, then lets those that are open end within `grace`. Once `shutdown` has
-/// begun to drain none lies idle: it ends when it has nothing more to answer. What is answered runs until it is written.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    bounds: Bounds,
-    shutdown: &Shutdown,
-    stopped: impl Future<Output = ()>,
-    grace: Duration,
-) {
-    let door = Door {
-        listener,
-        router,
-        bounds,
-        places: Arc::new(Semaphore::new(bounds.max_connections)),
-        shutdown: shutdown.clone(),
-    };
-    let (early, late) = (GracefulShutdown::new(), GracefulShutdown::new());
-    let draining = shutdown.reached(Phase::Draining);
-    let _ = until(draining, door.take(&early, true)).await;
-    let early = tokio::spawn(early.shutdown());
-    let _ = until(stopped, door.take(&late, false)).await;
-    drop(door);
-    let ended = async {
-        late.shutdown().await;
-        let _ = early.await;
-    };
-    if timeout(grace, ended).await.is_err() {
-        tracing::warn!("some connections did not end in time and are cut");
-    }
+#[derive(Debug)]
+pub struct Door {
+    /// Bound to its address.
+    pub listener: TcpListener,
+    /// Who answers.
+    pub router: Router,
+    /// Of connections.
+    pub bounds: Bounds,
+    /// Once it has begun to drain no connection lies idle: it ends when it has nothing more to answer.
+    pub shutdown: Shutdown,
+    /// Of requests.
+    pub counts: HttpMetrics,
 }
 
 impl Door {
+    /// Serves connections until `stopped` resolves, then lets those that are open end within `grace`. What is answered
+    /// runs until it is written.
+    pub async fn serve(self, stopped: impl Future<Output = ()>, grace: Duration) {
+        let places = Arc::new(Semaphore::new(self.bounds.max_connections));
+        let (early, late) = (GracefulShutdown::new(), GracefulShutdown::new());
+        let draining = self.shutdown.reached(Phase::Draining);
+        let _ = until(draining, self.take(&places, &early, true)).await;
+        let early = tokio::spawn(early.shutdown());
+        let _ = until(stopped, self.take(&places, &late, false)).await;
+        drop(self);
+        let ended = async {
+            late.shutdown().await;
+            let _ = early.await;
+        };
+        if timeout(grace, ended).await.is_err() {
+            tracing::warn!("some connections did not end in time and are cut");
+        }
+    }
+
     /// Takes connections for as long as it is asked to, for one request each unless they may lie idle.
-    async fn take(&self, all: &GracefulShutdown, may_idle: bool) {
+    async fn take(&self, places: &Arc<Semaphore>, all: &GracefulShutdown, may_idle: bool) {
         let mut is_short = false;
         loop {
             // Who finds no place waits in the host's queue, and costs nothing here.
-            let Ok(place) = Arc::clone(&self.places).acquire_owned().await else {
+            let Ok(place) = Arc::clone(places).acquire_owned().await else {
                 return;
             };
             let (stream, peer) = match self.listener.accept().await {
@@ -135,15 +131,27 @@ impl Door {
                 .keep_alive(may_idle)
                 .serve_connection(io, service);
             let watched = all.watch(connection);
+            let counts = self.counts.clone();
             tokio::spawn(async move {
-                // What a client does wrong on its connection is its own matter.
                 if let Err(error) = watched.await {
-                    tracing::debug!(%error, "a connection ended");
+                    note(&counts, &error, peer.ip());
                 }
                 drop(place);
             });
         }
     }
+}
+
+/// Notes why a connection ended: what came for a request and was none has been answered, and is counted. What else a
+/// client does wrong on its connection is its own matter.
+fn note(counts: &HttpMetrics, error: &hyper::Error, client: IpAddr) {
+    let status = match (error.is_parse_too_large(), error.is_parse()) {
+        (true, _) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        (_, true) => StatusCode::BAD_REQUEST,
+        _ => return tracing::debug!(%error, %client, "a connection ended"),
+    };
+    counts.count("", status.as_u16());
+    tracing::info!(%error, %client, "what came is no request, or too long a one");
 }
 
 /// Whether an error is one of the connection that was to be taken, and not of this host.

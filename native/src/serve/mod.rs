@@ -2,6 +2,7 @@
 //! the end; what a body says is `openai`'s.
 
 pub mod access;
+pub mod access_line;
 pub mod allowed_hosts;
 pub mod answers;
 pub mod api_error;
@@ -14,6 +15,7 @@ pub mod chunks;
 pub mod connection;
 pub mod cors;
 pub mod embeddings;
+pub mod gate;
 pub mod generate;
 pub mod guarded_body;
 pub mod http_metrics;
@@ -30,6 +32,7 @@ pub mod offered;
 pub mod one_answer;
 pub mod openapi;
 pub mod page;
+pub mod paths;
 pub mod reading;
 pub mod request_body;
 pub mod request_id;
@@ -38,6 +41,7 @@ pub mod request_span;
 pub mod rereading;
 pub mod responses;
 pub mod roof;
+pub mod router;
 pub mod seats;
 pub mod server;
 pub mod shutdown;

@@ -29,7 +29,7 @@ mod tests {
     use crate::openai::embeddings::AskedEmbeddings;
     use crate::openai::fields::asked_for;
     use crate::openai::{Asked, Echoed, Endpoint, Serving, responses};
-    use crate::serve::app::PATHS;
+    use crate::serve::paths::PATHS;
     use crate::serve::tokens;
     use std::collections::BTreeSet;
     use std::fs;

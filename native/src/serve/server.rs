@@ -8,9 +8,10 @@ use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, interval, timeout_at};
 
-use super::app::{App, router};
+use super::app::App;
 use super::lingering::LINGER;
-use super::listener::{self, Bounds};
+use super::listener::{Bounds, Door};
+use super::router::router;
 use super::shutdown::Phase;
 use super::telemetry::Telemetry;
 use super::until::until;
@@ -86,8 +87,14 @@ impl Server {
             // What still runs is told so by its engine.
             app.models.end().await;
         };
-        let router = router(Arc::clone(&app));
-        listener::serve(listener, router, bounds, &app.shutdown, stopped, LAST_WORDS).await;
+        let door = Door {
+            listener,
+            router: router(Arc::clone(&app)),
+            bounds,
+            shutdown: app.shutdown.clone(),
+            counts: app.http_metrics.clone(),
+        };
+        door.serve(stopped, LAST_WORDS).await;
         keeping.abort();
         // It has seen that the server stops, and says what that cuts.
         let _ = draining.await;

@@ -338,7 +338,7 @@ fn whats_there(client: Client) {
         .keys()
         .cloned()
         .collect();
-    for path in twoclock::serve::app::PATHS {
+    for path in twoclock::serve::paths::PATHS {
         assert!(paths.iter().any(|p| p == path), "{path} is not described");
     }
 }

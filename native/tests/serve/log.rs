@@ -101,7 +101,7 @@ fn a_line_says_what_an_answer_took_and_not_what_was_said() {
         client.send("POST", path, &headers, &body.to_string())
     };
     let body = json!({"prompt": [1, 2, 3], "max_tokens": 40, "ignore_eos": true});
-    send(TEXT, "first", &body);
+    let answered = send(TEXT, "first", &body).json();
     let mut again = body.clone();
     again["prompt"] = json!([vec![7; 70], vec![7; 70]]);
     send(TEXT, "pages", &again);
@@ -134,6 +134,7 @@ fn a_line_says_what_an_answer_took_and_not_what_was_said() {
         ("method", json!("POST")),
         ("path", json!(TEXT)),
         ("status", json!(200)),
+        ("answer_id", answered["id"].clone()),
         ("client", json!("127.0.0.1")),
         ("key", json!(1)),
         ("model", json!("tiny")),

@@ -115,7 +115,19 @@ fn requests_are_bounded() {
     assert_eq!(client.send("GET", "/health", &many, "").status, 431);
     let much = format!("X: {}\r\n", "y".repeat(100_000));
     assert_eq!(client.send("GET", "/health", &much, "").status, 431);
+    let malformed = || {
+        let counts = client.get("/metrics").body;
+        let of = |line: &&str| line.contains("http_requests_total{") && line.contains("\"other\"");
+        let counts = counts.lines().filter(of).map(|line| {
+            let status = line.split("status=\"").nth(1).unwrap()[..3].to_owned();
+            (status, line.rsplit(' ').next().unwrap().to_owned())
+        });
+        counts.collect::<Vec<_>>()
+    };
+    let count = |status: &str, n: &str| (status.to_owned(), n.to_owned());
+    wait(|| malformed() == [count("431", "2")]);
     assert_eq!(client.raw(b"nonsense\r\n\r\n").status, 400);
+    wait(|| malformed() == [count("400", "1"), count("431", "2")]);
     // Too long to answer; the first step takes so long that there are comments before.
     let whole = client.post(TEXT, &long(50));
     assert_eq!(

@@ -24,12 +24,13 @@ use twoclock::openai::Endpoint;
 use twoclock::serve::api_error::ApiError;
 use twoclock::serve::app::App;
 use twoclock::serve::generate::{self, Protocol};
+use twoclock::serve::listener::Door;
 use twoclock::serve::loaded::Loaded;
 use twoclock::serve::request_id::RequestId;
 use twoclock::serve::request_record::RequestRecord;
 use twoclock::serve::shutdown::Phase;
 use twoclock::serve::stream::{self, Tell};
-use twoclock::serve::{access, embeddings, listener};
+use twoclock::serve::{access, embeddings};
 use twoclock_core::engine::RequestOutput;
 use twoclock_core::sched::RequestError;
 use twoclock_core::text::Tokenizer;
@@ -71,9 +72,14 @@ impl Heard {
                     app.shutdown.reached(Phase::Stopped).await;
                     app.models.end().await;
                 };
-                let grace = Duration::from_secs(10);
-                let shutdown = &app.shutdown;
-                listener::serve(listener, router, bounds, shutdown, stopped, grace).await;
+                let door = Door {
+                    listener,
+                    router,
+                    bounds,
+                    shutdown: app.shutdown.clone(),
+                    counts: app.http_metrics.clone(),
+                };
+                door.serve(stopped, Duration::from_secs(10)).await;
             });
         });
         let (at, app) = is_told.recv().unwrap();
