@@ -60,7 +60,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Connection<T> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.write_limit.bound(cx, written)
+        self.write_limit.bound_write(cx, written)
     }
 
     fn poll_write_vectored(
@@ -69,7 +69,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Connection<T> {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
-        self.write_limit.bound(cx, written)
+        self.write_limit.bound_write(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {

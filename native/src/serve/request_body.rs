@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -14,6 +14,7 @@ use super::api_error::ApiError;
 use super::app::App;
 use super::body_room::{BodyRoom, HeldRoom};
 use super::named_model::{NamedModel, NotAString};
+use super::reading::SHORT;
 use super::shutdown::Phase;
 use super::until::until;
 use crate::text_input::json_fault;
@@ -119,8 +120,8 @@ impl RequestBody {
         }
     }
 
-    /// Gathers what comes. Room is taken for what has come, not for what was announced: else it would be full
-    /// of bodies of which next to nothing is there.
+    /// Gathers what comes. Room is taken for what has come and the memory it grows into, not for what was announced:
+    /// else it would be full of bodies of which next to nothing is there.
     async fn gather(
         mut body: Limited<Body>,
         room: &BodyRoom,
@@ -151,14 +152,24 @@ impl RequestBody {
                 continue;
             };
             let all = bytes.len() + data.len();
-            if !room.grow(&mut held, all) {
+            if all > bytes.capacity() {
+                // As much again, but no more than is still to come, nor than a short body has.
+                let rest = body.size_hint().upper().unwrap_or(u64::MAX);
+                let most = all.saturating_add(usize::try_from(rest).unwrap_or(usize::MAX));
+                let most = if all <= SHORT { most.min(SHORT) } else { most };
+                let capacity = (2 * bytes.capacity()).clamp(all, most);
+                bytes.reserve_exact(capacity - bytes.len());
+            }
+            if !room.grow(&mut held, bytes.capacity()) {
                 return Err(NotWhole::NoRoom);
             }
             bytes.extend_from_slice(&data);
         }
+        bytes.shrink_to_fit();
+        let room = held.keep(bytes.len());
         Ok(Self {
             bytes: bytes.into(),
-            room: held,
+            room,
         })
     }
 

@@ -5,14 +5,16 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_core::Stream;
 use thiserror::Error;
-use tokio::time::{Sleep, sleep_until};
+use tokio::task::AbortHandle;
+use tokio::time::sleep_until;
 use twoclock_core::engine::RequestOutput;
 use twoclock_core::engine::handle::StreamError;
 use twoclock_core::sched::RequestError;
@@ -52,7 +54,7 @@ pub trait Tell: Send {
 }
 
 /// Begins to answer; `teller` is made for the job.
-pub fn answer<T: Tell + Unpin + 'static>(
+pub fn answer<T: Tell + 'static>(
     job: Job,
     teller: impl FnOnce(&mut Job) -> T,
     ping_interval: Duration,
@@ -68,56 +70,112 @@ pub fn answer<T: Tell + Unpin + 'static>(
 #[error("telling this answer met a fault of the server")]
 struct Fault;
 
-/// The events of an answer.
+/// An answer as far as it is told. It is given up at its time also where nobody reads it and it is therefore not asked
+/// for events.
 struct Events<T> {
-    lease: Lease,
-    asked: Asked,
+    telling: Arc<Mutex<Telling<T>>>,
+    keeper: AbortHandle,
+}
+
+/// What is told, and who tells it.
+struct Telling<T> {
     teller: T,
     /// None when there is nothing more to come.
-    answers: Option<Answers>,
-    deadline: Pin<Box<Sleep>>,
+    under_way: Option<UnderWay>,
     ready: VecDeque<Event>,
     record: RequestRecord,
-    /// Given back when it ends.
+    /// Waits for an event.
+    reader: Option<Waker>,
+}
+
+/// What an answer takes until it ends.
+struct UnderWay {
+    answers: Answers,
+    asked: Asked,
+    lease: Lease,
     _room: HeldRoom,
 }
 
-impl<T: Tell> Events<T> {
+impl UnderWay {
+    fn tokenizer(&self) -> &Tokenizer {
+        self.lease.loaded().handle().tokenizer()
+    }
+}
+
+impl<T: Tell + 'static> Events<T> {
     fn new(mut job: Job, teller: impl FnOnce(&mut Job) -> T) -> Self {
         let (n, format) = (job.asked.params.n, job.asked.format.clone());
         let mut teller = teller(&mut job);
-        Self {
+        let telling = Arc::new(Mutex::new(Telling {
             ready: teller.begin().into(),
-            lease: job.lease,
-            asked: job.asked,
             teller,
-            answers: Some(Answers::of_format(job.streams, n, &format)),
-            deadline: Box::pin(sleep_until(job.deadline)),
+            under_way: Some(UnderWay {
+                answers: Answers::of_format(job.streams, n, &format),
+                asked: job.asked,
+                lease: job.lease,
+                _room: job.room,
+            }),
             record: job.record,
-            _room: job.room,
+            reader: None,
+        }));
+        let kept = Arc::downgrade(&telling);
+        let keeper = tokio::spawn(async move {
+            sleep_until(job.deadline).await;
+            if let Some(telling) = kept.upgrade() {
+                lock(&telling).expire();
+            }
+        });
+        Self {
+            telling,
+            keeper: keeper.abort_handle(),
+        }
+    }
+}
+
+fn lock<T>(telling: &Mutex<Telling<T>>) -> MutexGuard<'_, Telling<T>> {
+    telling.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T: Tell> Telling<T> {
+    /// All is answered.
+    fn end(&mut self) {
+        self.record.ended(None);
+        if let Some(under_way) = self.under_way.take() {
+            self.ready.extend(self.teller.end(under_way.tokenizer()));
         }
     }
 
-    /// Ends the stream, for this reason if there is one.
-    fn end(&mut self, error: Option<&ApiError>) {
-        self.answers = None;
-        self.record.ended(error);
-        let tokenizer = self.lease.loaded().handle().tokenizer();
-        self.ready.extend(match error {
-            Some(error) => self.teller.fail(error),
-            None => self.teller.end(tokenizer),
-        });
+    /// Ends it for this reason.
+    fn fail(&mut self, error: &ApiError) {
+        self.under_way = None;
+        self.record.ended(Some(error));
+        self.ready.extend(self.teller.fail(error));
     }
 
+    /// Its time is over.
+    fn expire(&mut self) {
+        if self.under_way.is_none() {
+            return;
+        }
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+        self.fail(&ApiError::timed_out());
+    }
+
+    /// What an answer gained is told.
     fn take(
         &mut self,
         place: usize,
         piece: Result<RequestOutput, StreamError>,
     ) -> Result<(), ApiError> {
-        let piece = piece.map_err(|e| stream_error(&e, |error| self.asked.refusal(error)))?;
+        let Some(under_way) = &self.under_way else {
+            return Ok(());
+        };
+        let asked = &under_way.asked;
+        let piece = piece.map_err(|e| stream_error(&e, |error| asked.refusal(error)))?;
         self.record.gained(place, &piece.output);
-        let tokenizer = self.lease.loaded().handle().tokenizer();
-        let told = self.teller.gained(place, piece, tokenizer);
+        let told = self.teller.gained(place, piece, under_way.tokenizer());
         self.ready
             .extend(told.map_err(|error| answer_error(&error))?);
         Ok(())
@@ -129,36 +187,35 @@ impl<T: Tell> Events<T> {
             if let Some(event) = self.ready.pop_front() {
                 return Poll::Ready(Some(event));
             }
-            let Some(answers) = &mut self.answers else {
+            let Some(under_way) = &mut self.under_way else {
                 return Poll::Ready(None);
             };
-            let polled = Pin::new(answers).poll_next(cx);
-            match polled {
+            match Pin::new(&mut under_way.answers).poll_next(cx) {
                 Poll::Ready(Some((place, piece))) => {
                     if let Err(error) = self.take(place, piece) {
-                        self.end(Some(&error));
+                        self.fail(&error);
                     }
                 }
-                Poll::Ready(None) => self.end(None),
+                Poll::Ready(None) => self.end(),
                 Poll::Pending => {
-                    ready!(self.deadline.as_mut().poll(cx));
-                    self.end(Some(&ApiError::timed_out()));
+                    self.reader = Some(cx.waker().clone());
+                    return Poll::Pending;
                 }
             }
         }
     }
 }
 
-impl<T: Tell + Unpin> Stream for Events<T> {
+impl<T: Tell> Stream for Events<T> {
     type Item = Result<Event, Fault>;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let telling = &mut *lock(&self.telling);
         // After a panic the teller is asked once more at most, for its last word.
-        let polled = catch_unwind(AssertUnwindSafe(|| self.poll_event(cx))).or_else(|_| {
-            self.answers = None;
+        let polled = catch_unwind(AssertUnwindSafe(|| telling.poll_event(cx))).or_else(|_| {
             catch_unwind(AssertUnwindSafe(|| {
-                self.end(Some(&ApiError::fault()));
-                self.poll_event(cx)
+                telling.fail(&ApiError::fault());
+                telling.poll_event(cx)
             }))
         });
         match polled {
@@ -166,5 +223,11 @@ impl<T: Tell + Unpin> Stream for Events<T> {
             // The body is cut, so that nobody takes it for whole.
             Err(_) => Poll::Ready(Some(Err(Fault))),
         }
+    }
+}
+
+impl<T> Drop for Events<T> {
+    fn drop(&mut self) {
+        self.keeper.abort();
     }
 }

@@ -1,5 +1,5 @@
-//! How long a write may wait for its client: who stops reading, or is gone without a word, would otherwise keep a
-//! connection forever. Knows no connection.
+//! How long what is written may wait for its client: who stops reading, hardly reads, or is gone without a word, would
+//! otherwise keep a connection forever. Knows no connection.
 
 use std::io;
 use std::pin::Pin;
@@ -8,21 +8,45 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep};
 
+/// The least that is to be read in that time while more waits, bytes.
+const LEAST: usize = 64 << 10;
+
 /// The limit of one connection's writes, which come one after another.
 #[derive(Debug)]
 pub struct WriteLimit {
     limit: Duration,
-    /// Runs while a write waits.
+    /// Runs while something waits.
     timer: Option<Pin<Box<Sleep>>>,
+    /// What was taken since it began, bytes.
+    taken: usize,
 }
 
 impl WriteLimit {
-    /// Lets each write wait so long.
+    /// Lets what is written wait so long.
     pub fn new(limit: Duration) -> Self {
-        Self { limit, timer: None }
+        Self {
+            limit,
+            timer: None,
+            taken: 0,
+        }
     }
 
-    /// What a write came to, or that it has waited long enough.
+    /// What a write came to, or that it has waited long enough. A few bytes that are taken do not end the wait.
+    pub fn bound_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if let (Poll::Ready(Ok(bytes)), Some(_)) = (&written, &self.timer) {
+            self.taken = self.taken.saturating_add(*bytes);
+            if self.taken < LEAST {
+                return written;
+            }
+        }
+        self.bound(cx, written)
+    }
+
+    /// What became of all that was written, or that it has waited long enough.
     pub fn bound<R>(
         &mut self,
         cx: &mut Context<'_>,
@@ -30,6 +54,7 @@ impl WriteLimit {
     ) -> Poll<io::Result<R>> {
         if written.is_ready() {
             self.timer = None;
+            self.taken = 0;
             return written;
         }
         let limit = self.limit;
@@ -57,10 +82,31 @@ mod tests {
             .unwrap();
         let mut limit = WriteLimit::new(Duration::from_millis(20));
         let mut wait = |written: fn() -> Poll<io::Result<usize>>| {
-            runtime.block_on(std::future::poll_fn(|cx| limit.bound(cx, written())))
+            runtime.block_on(std::future::poll_fn(|cx| limit.bound_write(cx, written())))
         };
         assert_eq!(wait(|| Poll::Ready(Ok(3))).unwrap(), 3);
         let waited = wait(|| Poll::Pending).unwrap_err();
         assert_eq!(waited.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn a_wait_ends_where_enough_is_taken_and_goes_on_where_little_is() {
+        let limit = Duration::from_secs(3600);
+        for (taken, goes_on) in [(LEAST - 1, true), (LEAST, false)] {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            runtime.enable_time().build().unwrap().block_on(async {
+                let mut writes = WriteLimit::new(limit);
+                let cx = &mut Context::from_waker(std::task::Waker::noop());
+                assert!(writes.bound_write(cx, Poll::Pending).is_pending());
+                for part in [1, taken - 1] {
+                    let written = writes.bound_write(cx, Poll::Ready(Ok(part)));
+                    assert!(matches!(written, Poll::Ready(Ok(bytes)) if bytes == part));
+                }
+                assert_eq!(writes.timer.is_some(), goes_on);
+                // All is taken.
+                assert!(writes.bound(cx, Poll::Ready(Ok(()))).is_ready());
+                assert!(writes.timer.is_none());
+            });
+        }
     }
 }

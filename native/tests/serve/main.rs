@@ -21,4 +21,5 @@ mod records;
 mod scene;
 mod shapes;
 mod spans;
+mod unread;
 mod wrong_fields;
