@@ -1,26 +1,20 @@
 //! What every request passes first: it is named, and what becomes of it is known when it is over. Knows not how that is told.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 
 use super::access_line::AccessLine;
 use super::api_error::ApiError;
 use super::app::App;
+use super::client_address::client_address;
 use super::guarded_body::GuardedBody;
 use super::request_id;
 use super::request_record::RequestRecord;
 use super::request_span::RequestSpan;
 use crate::output;
-
-/// Where a request came from: from the proxy, where there is one.
-pub fn client(request: &Request) -> Option<IpAddr> {
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
-    peer.map(|ConnectInfo(peer)| peer.ip().to_canonical())
-}
 
 /// Names a request, and notes it when it is over.
 pub async fn log(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
@@ -30,7 +24,7 @@ pub async fn log(State(app): State<Arc<App>>, mut request: Request, next: Next) 
         id: id.clone(),
         method: output::beginning(request.method().as_str()),
         path: output::beginning(request.uri().path()),
-        client: client(&request),
+        client: client_address(&request),
         status: None,
         record: RequestRecord::default(),
         span: telemetry.and_then(|telemetry| RequestSpan::begin(telemetry, &request)),

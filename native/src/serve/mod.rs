@@ -12,6 +12,7 @@ pub mod auth;
 pub mod backoff;
 pub mod body_room;
 pub mod chunks;
+pub mod client_address;
 pub mod connection;
 pub mod cors;
 pub mod embeddings;

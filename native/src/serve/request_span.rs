@@ -9,7 +9,7 @@ use axum::http::Method;
 use opentelemetry::trace::{Span as _, Status};
 use opentelemetry::{Array, Context, KeyValue, Value};
 
-use super::access;
+use super::client_address::client_address;
 use super::request_id::RequestId;
 use super::request_record::Facts;
 use super::telemetry::Telemetry;
@@ -43,7 +43,7 @@ impl RequestSpan {
             path,
             operation,
             parent: telemetry.parent(request.headers()),
-            client: access::client(request),
+            client: client_address(request),
             began: SystemTime::now(),
         })
     }
