@@ -8,6 +8,7 @@ use axum::http::HeaderValue;
 use super::allowed_hosts::AllowedHosts;
 use super::auth::ApiKeys;
 use super::body_room::BodyRoom;
+use super::connections::Connections;
 use super::http_metrics::HttpMetrics;
 use super::models::Models;
 use super::reading::Reading;
@@ -39,6 +40,8 @@ pub struct App {
     pub keys: ApiKeys,
     /// What it may be called.
     pub allowed_hosts: AllowedHosts,
+    /// How many are connected.
+    pub connections: Connections,
     /// Pages of these origins may ask.
     pub cors_origins: Vec<HeaderValue>,
     /// How it ends.
@@ -65,6 +68,7 @@ impl App {
             settings,
             keys,
             allowed_hosts: AllowedHosts::default(),
+            connections: Connections::new(1024),
             cors_origins: Vec::new(),
             shutdown: Shutdown::default(),
             body_room: BodyRoom::new(settings.max_body),

@@ -1,26 +1,28 @@
-//! Connections: taken, bounded in number, head and time, and served by one router until the server stops.
+//! Where connections come in: each is taken where there is a place for it, bounded in its head and times, and served by
+//! one router until the server stops.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::pin::pin;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::StatusCode;
 use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
+use hyper::service::{HttpService, Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use super::connection::Connection;
+use super::connections::Connections;
 use super::http_metrics::HttpMetrics;
 use super::shutdown::{Phase, Shutdown};
 use super::unread::Unread;
@@ -36,16 +38,17 @@ const MAX_AHEAD: usize = 64 << 10;
 /// Before another connection is taken, where the host had nothing to take it with.
 const NAP: Duration = Duration::from_millis(100);
 
-/// Bounds of connections.
+/// Bounds of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections at once.
-    pub max_connections: usize,
     /// Time for a head, and to lie idle.
     pub header_timeout: Duration,
     /// Time a write may wait.
     pub write_timeout: Duration,
 }
+
+/// What a connection is to hyper.
+type Io = TokioIo<Connection<TcpStream>>;
 
 /// Where connections come in.
 #[derive(Debug)]
@@ -54,7 +57,9 @@ pub struct Door {
     pub listener: TcpListener,
     /// Who answers.
     pub router: Router,
-    /// Of connections.
+    /// How many there are.
+    pub connections: Connections,
+    /// Of each.
     pub bounds: Bounds,
     /// Once it has begun to drain no connection lies idle: it ends when it has nothing more to answer.
     pub shutdown: Shutdown,
@@ -66,30 +71,27 @@ impl Door {
     /// Serves connections until `stopped` resolves, then lets those that are open end within `grace`. What is answered
     /// runs until it is written.
     pub async fn serve(self, stopped: impl Future<Output = ()>, grace: Duration) {
-        let places = Arc::new(Semaphore::new(self.bounds.max_connections));
-        let (early, late) = (GracefulShutdown::new(), GracefulShutdown::new());
         let draining = self.shutdown.reached(Phase::Draining);
-        let _ = until(draining, self.take(&places, &early, true)).await;
-        let early = tokio::spawn(early.shutdown());
-        let _ = until(stopped, self.take(&places, &late, false)).await;
+        let _ = until(draining, self.take(Phase::Open)).await;
+        let _ = until(stopped, self.take(Phase::Draining)).await;
+        let connections = self.connections.clone();
+        // Nobody is heard any more.
         drop(self);
-        let ended = async {
-            late.shutdown().await;
-            let _ = early.await;
-        };
-        if timeout(grace, ended).await.is_err() {
+        if timeout(grace, connections.all_closed()).await.is_err() {
             tracing::warn!("some connections did not end in time and are cut");
         }
     }
 
-    /// Takes connections for as long as it is asked to, for one request each unless they may lie idle.
-    async fn take(&self, places: &Arc<Semaphore>, all: &GracefulShutdown, may_idle: bool) {
+    /// Takes connections for as long as it is asked to, in this phase. Once it is no more open, they are for one request
+    /// each.
+    async fn take(&self, phase: Phase) {
+        let (may_idle, next) = match phase {
+            Phase::Open => (true, Phase::Draining),
+            Phase::Draining | Phase::Stopped => (false, Phase::Stopped),
+        };
         let mut is_short = false;
         loop {
-            // Who finds no place waits in the host's queue, and costs nothing here.
-            let Ok(place) = Arc::clone(places).acquire_owned().await else {
-                return;
-            };
+            let mut place = self.connections.place().await;
             let (stream, peer) = match self.listener.accept().await {
                 Ok(taken) => taken,
                 Err(error) if is_of_a_connection(&error) => continue,
@@ -130,16 +132,38 @@ impl Door {
                 .max_buf_size(MAX_AHEAD)
                 .keep_alive(may_idle)
                 .serve_connection(io, service);
-            let watched = all.watch(connection);
-            let counts = self.counts.clone();
+            let (shutdown, counts) = (self.shutdown.clone(), self.counts.clone());
             tokio::spawn(async move {
-                if let Err(error) = watched.await {
+                let leave = async {
+                    let _ = until(place.is_wanted(), shutdown.reached(next)).await;
+                };
+                if let Err(error) = serve_until(leave, connection).await {
                     note(&counts, &error, peer.ip());
                 }
                 drop(place);
             });
         }
     }
+}
+
+/// Serves a connection. Once `leave` resolves it ends when it has nothing to answer.
+async fn serve_until<S>(
+    leave: impl Future<Output = ()>,
+    connection: http1::Connection<Io, S>,
+) -> hyper::Result<()>
+where
+    S: HttpService<Incoming, ResBody = Body, Error = Infallible>,
+{
+    let (mut leave, mut connection) = (pin!(leave), pin!(connection));
+    let mut leaves = false;
+    poll_fn(|cx| {
+        if !leaves && leave.as_mut().poll(cx).is_ready() {
+            leaves = true;
+            connection.as_mut().graceful_shutdown();
+        }
+        connection.as_mut().poll(cx)
+    })
+    .await
 }
 
 /// Notes why a connection ended: what came for a request and was none has been answered, and is counted. What else a

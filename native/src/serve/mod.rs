@@ -14,6 +14,7 @@ pub mod body_room;
 pub mod chunks;
 pub mod client_address;
 pub mod connection;
+pub mod connections;
 pub mod cors;
 pub mod embeddings;
 pub mod gate;
@@ -85,6 +86,7 @@ use allowed_hosts::AllowedHosts;
 use app::{App, Settings};
 use args::{LimitArgs, SchedulingPolicy, ServeArgs};
 use auth::ApiKeys;
+use connections::Connections;
 use listener::Bounds;
 use loaded::Loaded;
 use models::{ModelLimits, Models};
@@ -124,6 +126,9 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
     let max_connections = max_connections as usize;
     open_files::raise(max_connections)?;
     let keys = ApiKeys::load(args.place.api_key_file.as_deref())?;
+    if !keys.is_open() {
+        tracing::info!(keys = keys.num(), "requests need a key");
+    }
     let cors_origins = cors::origins(&args.place.cors_origin)?;
     let settings = Settings {
         max_body: usize::try_from(max_body << 20).unwrap_or(usize::MAX),
@@ -165,16 +170,17 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         let mut signals = Signals::listen().context("the host lets no signal be listened to")?;
         let at = listener.local_addr()?;
         let bounds = Bounds {
-            max_connections: open_files::connections(max_connections)?,
             header_timeout,
             write_timeout,
         };
+        let connections = Connections::new(open_files::connections(max_connections)?);
         let names = &args.place.allowed_host;
         let telemetry = args.telling.otlp_endpoint.as_deref().map(Telemetry::start);
         let app = App {
             allowed_hosts: AllowedHosts::new(at.ip(), host, keys.is_open(), names)?,
             cors_origins,
             telemetry: telemetry.transpose()?,
+            connections,
             ..App::new(Models::new(offered, model_limits), settings, keys)
         };
         let server = Server::new(listener, app, bounds, drain_timeout, idle_unload);

@@ -90,6 +90,7 @@ impl Server {
         let door = Door {
             listener,
             router: router(Arc::clone(&app)),
+            connections: app.connections.clone(),
             bounds,
             shutdown: app.shutdown.clone(),
             counts: app.http_metrics.clone(),

@@ -164,7 +164,7 @@ fn what_is_kept_of_bodies_takes_their_room() {
         ..Plan::default()
     };
     plan.settings.max_body = 2048;
-    plan.bounds.max_connections = 2 * HELD_AT_ONCE;
+    plan.max_connections = 2 * HELD_AT_ONCE;
     let scene = Scene::start(plan);
     let client = scene.client;
     let tool = json!({"type": "function", "name": "f", "description": "x".repeat(1800)});

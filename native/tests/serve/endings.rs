@@ -12,6 +12,7 @@ use axum::Router;
 use axum::routing::get;
 use serde_json::json;
 use tokio::net::TcpListener;
+use twoclock::serve::connections::Connections;
 use twoclock::serve::http_metrics::HttpMetrics;
 use twoclock::serve::listener::Door;
 use twoclock::serve::shutdown::{Phase, Shutdown};
@@ -226,6 +227,7 @@ fn an_answer_runs_until_it_is_written() {
             let door = Door {
                 listener,
                 router,
+                connections: Connections::new(8),
                 bounds: Plan::default().bounds,
                 shutdown: ends.clone(),
                 counts: HttpMetrics::default(),

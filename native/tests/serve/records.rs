@@ -75,6 +75,7 @@ impl Heard {
                 let door = Door {
                     listener,
                     router,
+                    connections: app.connections.clone(),
                     bounds,
                     shutdown: app.shutdown.clone(),
                     counts: app.http_metrics.clone(),

@@ -12,6 +12,7 @@ use twoclock::files::ModelPath;
 use twoclock::serve::allowed_hosts::AllowedHosts;
 use twoclock::serve::app::{App, Settings};
 use twoclock::serve::auth::ApiKeys;
+use twoclock::serve::connections::Connections;
 use twoclock::serve::cors;
 use twoclock::serve::listener::Bounds;
 use twoclock::serve::loaded::Loaded;
@@ -94,6 +95,7 @@ pub(crate) struct Plan {
     pub(crate) models: Vec<&'static str>,
     pub(crate) settings: Settings,
     pub(crate) bounds: Bounds,
+    pub(crate) max_connections: usize,
     pub(crate) drain_timeout: Duration,
     pub(crate) idle_unload: Option<Duration>,
     pub(crate) max_waiting: usize,
@@ -128,10 +130,10 @@ impl Default for Plan {
                 ping_interval: long,
             },
             bounds: Bounds {
-                max_connections: 64,
                 header_timeout: long,
                 write_timeout: long,
             },
+            max_connections: 64,
             drain_timeout: long,
             idle_unload: None,
             max_waiting: 64,
@@ -217,6 +219,7 @@ pub(crate) fn app(address: IpAddr, plan: Plan) -> App {
         allowed_hosts: allowed_hosts.unwrap(),
         cors_origins: cors::origins(&origins).unwrap(),
         reading: plan.reading,
+        connections: Connections::new(plan.max_connections),
         ..App::new(models, plan.settings, plan.keys)
     }
 }

@@ -1,0 +1,129 @@
+//! Connections that are open: so many at most. Where all places are taken, those that lie idle are asked to make room,
+//! and who comes waits in the host's queue, where it costs nothing here. Knows no protocol.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+/// The places, for everybody.
+#[derive(Clone, Debug)]
+pub struct Connections(Arc<Places>);
+
+#[derive(Debug)]
+struct Places {
+    most: u32,
+    free: Arc<Semaphore>,
+    is_full: AtomicBool,
+    /// Told each time that somebody waits for a place.
+    crowded: watch::Sender<()>,
+}
+
+/// A connection's place until it is dropped.
+#[derive(Debug)]
+pub struct Place {
+    _permit: OwnedSemaphorePermit,
+    crowded: watch::Receiver<()>,
+}
+
+impl Connections {
+    /// Room for so many.
+    pub fn new(most: usize) -> Self {
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        Self(Arc::new(Places {
+            most,
+            free: Arc::new(Semaphore::new(most as usize)),
+            is_full: AtomicBool::new(false),
+            crowded: watch::Sender::new(()),
+        }))
+    }
+
+    /// How many there may be.
+    pub fn most(&self) -> usize {
+        self.0.most as usize
+    }
+
+    /// How many there are.
+    pub fn num_open(&self) -> usize {
+        self.most() - self.0.free.available_permits()
+    }
+
+    /// A place for one more, once there is one. That there is none is said once until there is.
+    pub async fn place(&self) -> Place {
+        let places = &*self.0;
+        let free = Arc::clone(&places.free);
+        let permit = if let Ok(permit) = Arc::clone(&free).try_acquire_owned() {
+            if places.is_full.swap(false, Ordering::Relaxed) {
+                tracing::info!("there is room for connections again");
+            }
+            permit
+        } else {
+            if !places.is_full.swap(true, Ordering::Relaxed) {
+                let max_connections = places.most;
+                tracing::warn!(
+                    max_connections,
+                    "as many connections are open as may be (--max-connections): idle ones are closed, and who comes \
+                     waits, also who asks for /health"
+                );
+            }
+            places.crowded.send_replace(());
+            free.acquire_owned().await.expect("nobody closes it")
+        };
+        Place {
+            _permit: permit,
+            crowded: places.crowded.subscribe(),
+        }
+    }
+
+    /// Resolves when none is open. None can be had from then on.
+    pub async fn all_closed(&self) {
+        let all = self.0.free.acquire_many(self.0.most).await;
+        all.expect("nobody closes it").forget();
+    }
+}
+
+impl Place {
+    /// Resolves when somebody waits for a place.
+    pub async fn is_wanted(&mut self) {
+        // The sender lives as long as the places do; once it is gone nobody waits.
+        if self.crowded.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use pollster::block_on;
+
+    #[test]
+    fn who_has_a_place_hears_that_another_wants_one() {
+        let connections = Connections::new(2);
+        let mut places = [(); 2].map(|()| block_on(connections.place()));
+        assert_eq!((connections.num_open(), connections.most()), (2, 2));
+        let cx = &mut Context::from_waker(Waker::noop());
+        for place in &mut places {
+            assert!(pin!(place.is_wanted()).poll(cx).is_pending());
+        }
+        let mut third = Box::pin(connections.place());
+        assert!(third.as_mut().poll(cx).is_pending());
+        for place in &mut places {
+            assert!(pin!(place.is_wanted()).poll(cx).is_ready());
+            // It is told once.
+            assert!(pin!(place.is_wanted()).poll(cx).is_pending());
+        }
+        let [first, second] = places;
+        drop(first);
+        let mut third = block_on(third);
+        // Who came last has not heard of the wish that brought it.
+        assert!(pin!(third.is_wanted()).poll(cx).is_pending());
+        let mut closed = pin!(connections.all_closed());
+        assert!(closed.as_mut().poll(cx).is_pending());
+        drop((second, third));
+        assert!(closed.as_mut().poll(cx).is_ready());
+    }
+}
