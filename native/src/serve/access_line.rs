@@ -84,8 +84,8 @@ impl Drop for AccessLine {
         let id = id.as_str();
         let path_shown = path.escape_default();
         let client = self.client.map(|client| client.to_string());
-        let key = match facts.sender {
-            Some(Sender::Key(line)) => Some(line),
+        let key = match &facts.sender {
+            Some(Sender::Owner(owner)) => Some(&**owner),
             Some(Sender::Anyone) | None => None,
         };
         let asked = facts.asked.as_ref();
@@ -95,6 +95,8 @@ impl Drop for AccessLine {
         let model = facts.model.as_deref().map(output::beginning);
         let model = model.as_deref();
         let streamed = asked.map(|asked| asked.is_streamed);
+        let sampling = asked.and_then(|asked| asked.sampling);
+        let (n, max_tokens) = (sampling.map(|s| s.n), sampling.map(|s| s.max_tokens));
         let prompt_tokens = asked.map(|asked| asked.num_prompt_tokens);
         let cached_tokens = asked.map(|_| facts.num_cached_tokens());
         let preemptions = asked.map(|_| facts.num_preemptions);
@@ -108,7 +110,7 @@ impl Drop for AccessLine {
             ($level:ident) => {
                 tracing::$level!(
                     target: "access", %method, path = %path_shown, status, duration_ms, id, answer_id, client, key, model,
-                    streamed, prompt_tokens, cached_tokens, output_tokens, preemptions, load_ms, queue_ms, ttft_ms,
+                    streamed, n, max_tokens, prompt_tokens, cached_tokens, output_tokens, preemptions, load_ms, queue_ms, ttft_ms,
                     finish_reason, error, param, error_message
                 )
             };

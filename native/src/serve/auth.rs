@@ -22,24 +22,25 @@ use crate::text_input::read_text;
 
 /// Where a key may stand.
 const VARIABLE: &str = "TWOCLOCK_API_KEY";
+/// Most characters of the name of a key's owner.
+const LONGEST_OWNER: usize = 64;
 /// What needs no key: whether the server is well tells nobody more than that, and the page holds nothing.
 const OPEN: [&str; 2] = ["/", "/health"];
 
-/// A key, of which no more is known than that.
-#[derive(Clone, Copy)]
+/// A key, of which no more is kept than that.
 struct Key {
     digest: [u8; 32],
-    /// Which it is, from 1: the line of the file where it stands.
-    line: u32,
+    /// Whose it is, as the file says, or else its line there.
+    owner: Arc<str>,
 }
 
 /// Whom requests are from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sender {
-    /// Anyone: there are no keys.
+    /// Anyone: it needs no key.
     Anyone,
-    /// Who has the key of this line.
-    Key(u32),
+    /// Who has a key: its name, or the line where it stands.
+    Owner(Arc<str>),
 }
 
 /// The keys that are let in; without any, everybody is. Clones share them.
@@ -52,7 +53,7 @@ pub struct ApiKeys {
 
 impl fmt::Debug for ApiKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} keys", self.keys().len())
+        write!(f, "{} keys", self.num())
     }
 }
 
@@ -108,7 +109,11 @@ impl ApiKeys {
     /// These keys.
     pub fn of<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
         Self {
-            keys: Arc::new(RwLock::new(digests((1..).zip(keys)))),
+            keys: Arc::new(RwLock::new(digests(
+                (1_u32..)
+                    .zip(keys)
+                    .map(|(line, key)| (key, line.to_string())),
+            ))),
             file: None,
         }
     }
@@ -116,6 +121,11 @@ impl ApiKeys {
     fn keys(&self) -> Arc<[Key]> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&keys)
+    }
+
+    /// How many there are.
+    pub fn num(&self) -> usize {
+        self.keys().len()
     }
 
     /// Whether nobody needs a key.
@@ -126,11 +136,14 @@ impl ApiKeys {
     /// Which of them this is. Takes the same time whatever it is like.
     fn find(&self, key: &[u8]) -> Option<Sender> {
         let digest: [u8; 32] = Sha256::digest(key).into();
-        let mut line = 0;
-        for known in &*self.keys() {
-            line.conditional_assign(&known.line, known.digest[..].ct_eq(&digest[..]));
+        let keys = self.keys();
+        // From 1; 0 is none.
+        let mut found = 0;
+        for (number, known) in (1..).zip(&*keys) {
+            found.conditional_assign(&number, known.digest[..].ct_eq(&digest[..]));
         }
-        (line > 0).then_some(Sender::Key(line))
+        let key = keys.get(usize::try_from(found).ok()?.checked_sub(1)?)?;
+        Some(Sender::Owner(Arc::clone(&key.owner)))
     }
 
     /// Who is let in with these headers, if anybody: `Authorization: Bearer KEY`, or `x-api-key: KEY` as Anthropic's
@@ -149,10 +162,10 @@ impl ApiKeys {
     }
 }
 
-fn digests<'a>(keys: impl IntoIterator<Item = (u32, &'a str)>) -> Arc<[Key]> {
-    let keys = keys.into_iter().map(|(line, key)| Key {
+fn digests<'a>(keys: impl IntoIterator<Item = (&'a str, String)>) -> Arc<[Key]> {
+    let keys = keys.into_iter().map(|(key, owner)| Key {
         digest: Sha256::digest(key).into(),
-        line,
+        owner: owner.into(),
     });
     keys.collect()
 }
@@ -163,30 +176,41 @@ fn control_of(text: &str) -> Option<String> {
     found.map(|c| format!("U+{:04X}", u32::from(c)))
 }
 
-/// The keys of a text, one a line, each with the line's number; lines may end as on any system that ends them with LF.
+/// The keys of a text, one a line, each with whose it is, which may stand behind it (as a comment or not); else that is
+/// the line's number. Lines may end as on any system that ends them with LF.
 ///
 /// # Errors
 /// A line that is no key and no comment, by its number: what it says is never shown.
-fn keys(text: &str) -> anyhow::Result<Vec<(u32, &str)>> {
+fn keys(text: &str) -> anyhow::Result<Vec<(&str, String)>> {
     // Editors put it before the first line, and nobody sees it.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut keys = Vec::new();
     for (number, line) in (1..).zip(text.lines().map(str::trim)) {
         let is_comment = line.starts_with('#');
         // With ends of lines that are CR alone, a comment would swallow what is behind it.
-        let control = match is_comment {
-            true => control_of(&line.replace('\t', " ")),
-            false => control_of(line),
-        };
-        if let Some(c) = control {
+        if let Some(c) = control_of(&line.replace('\t', " ")) {
             bail!(
                 "line {number} has a control character ({c}), which no key can have: give one key a line, and end lines \
                  with LF or CRLF"
             );
         }
-        if !line.is_empty() && !is_comment {
-            keys.push((number, line));
+        if line.is_empty() || is_comment {
+            continue;
         }
+        let (key, owner) = line.split_once([' ', '\t']).unwrap_or((line, ""));
+        let owner = owner.trim_start_matches([' ', '\t', '#']);
+        if owner.chars().count() > LONGEST_OWNER {
+            bail!(
+                "line {number} has more than {LONGEST_OWNER} characters behind its key, where a short name may stand"
+            );
+        }
+        let number: u32 = number;
+        let owner = if owner.is_empty() {
+            number.to_string()
+        } else {
+            owner.to_owned()
+        };
+        keys.push((key, owner));
     }
     Ok(keys)
 }
@@ -239,10 +263,10 @@ mod tests {
             headers.insert(name, HeaderValue::from_static(value));
             keys.admit(&headers)
         };
-        let of_line = |line| Some(Sender::Key(line));
-        assert_eq!(admit("authorization", "Bearer alpha"), of_line(1));
-        assert_eq!(admit("authorization", "bearer beta"), of_line(2));
-        assert_eq!(admit("x-api-key", "beta"), of_line(2));
+        let owner = |name: &str| Some(Sender::Owner(name.into()));
+        assert_eq!(admit("authorization", "Bearer alpha"), owner("1"));
+        assert_eq!(admit("authorization", "bearer beta"), owner("2"));
+        assert_eq!(admit("x-api-key", "beta"), owner("2"));
         for wrong in [
             "",
             "Bearer",
@@ -262,14 +286,27 @@ mod tests {
 
     #[test]
     fn keys_are_what_stands_in_the_lines_and_nothing_invisible() {
-        for (text, lines) in [
-            ("alpha\nbeta\n", [1, 2]),
-            ("\u{feff}alpha\nbeta", [1, 2]),
-            ("alpha\r\n\r\n beta \r\n", [1, 3]),
-            ("\u{feff}# of\tthe week\r\nalpha\r\nbeta\r", [2, 3]),
+        for (text, owners) in [
+            ("alpha\nbeta\n", ["1", "2"]),
+            ("\u{feff}alpha\nbeta", ["1", "2"]),
+            ("alpha\r\n\r\n beta \r\n", ["1", "3"]),
+            ("\u{feff}# of\tthe week\r\nalpha\r\nbeta\r", ["2", "3"]),
+            (
+                "alpha ann\nbeta\t # bob the builder\n",
+                ["ann", "bob the builder"],
+            ),
+            ("alpha #\nbeta#1", ["1", "2"]),
         ] {
-            let expected = [(lines[0], "alpha"), (lines[1], "beta")];
-            assert_eq!(keys(text).unwrap(), expected, "{text:?}");
+            let read = keys(text).unwrap();
+            let names = read.iter().map(|(_, owner)| owner.as_str());
+            assert!(names.eq(owners), "{text:?}: {read:?}");
+            let secrets: Vec<_> = read.iter().map(|(key, _)| *key).collect();
+            let last = if text.ends_with("beta#1") {
+                "beta#1"
+            } else {
+                "beta"
+            };
+            assert_eq!(secrets, ["alpha", last], "{text:?}");
         }
         for (text, told) in [
             ("alpha\rbeta\r", "line 1 has a control character (U+000D)"),
@@ -279,8 +316,8 @@ mod tests {
             ),
             ("alpha\nbe\0ta\n", "line 2 has a control character (U+0000)"),
             (
-                "alpha\n\nbe\tta\n",
-                "line 3 has a control character (U+0009)",
+                "alpha\n\nbe\u{b}ta\n",
+                "line 3 has a control character (U+000B)",
             ),
             ("alpha\u{7f}\n", "line 1 has a control character (U+007F)"),
         ] {
@@ -297,30 +334,30 @@ mod tests {
         write("# of the first week\n alpha \n\nbeta\n");
         let keys = ApiKeys::load(Some(file.path())).unwrap();
         let shared = keys.clone();
-        let are = |lines: [u32; 3]| {
+        let are = |owners: [&str; 3]| {
             let known = ["alpha", "beta", "gamma"].map(|key| shared.find(key.as_bytes()));
-            let expected = lines.map(|line| (line > 0).then_some(Sender::Key(line)));
-            assert_eq!(known, expected);
+            let owner = |name: &str| (!name.is_empty()).then(|| Sender::Owner(name.into()));
+            assert_eq!(known, owners.map(owner));
         };
-        are([2, 4, 0]);
-        write("beta\ngamma\n");
-        are([2, 4, 0]);
+        are(["2", "4", ""]);
+        write("beta ann\ngamma\n");
+        are(["2", "4", ""]);
         keys.reread();
-        are([0, 1, 2]);
+        are(["", "ann", "2"]);
         for wrong in ["", "# none\n", "beta\rgamma\n"] {
             write(wrong);
             keys.reread();
-            are([0, 1, 2]);
+            are(["", "ann", "2"]);
         }
         std::fs::write(file.path(), b"\xff").unwrap();
         keys.reread();
-        are([0, 1, 2]);
+        are(["", "ann", "2"]);
         std::fs::remove_file(file.path()).unwrap();
         keys.reread();
-        are([0, 1, 2]);
+        are(["", "ann", "2"]);
         // Without a file there is nothing to read.
         let given = ApiKeys::of(["alpha"]);
         given.reread();
-        assert_eq!(given.find(b"alpha"), Some(Sender::Key(1)));
+        assert_eq!(given.find(b"alpha"), Some(Sender::Owner("1".into())));
     }
 }

@@ -110,11 +110,17 @@ impl Models {
         let slot = self.named(name)?;
         record.named(&slot.offered.name);
         let counted = Counted::new(slot);
-        let began = Instant::now();
-        let deadline = began + self.limits.seat_wait;
+        let deadline = Instant::now() + self.limits.seat_wait;
         loop {
-            let ended = match slot.find() {
-                Found::Loaded(loaded) => return Ok(counted.into_lease(loaded)),
+            let found = slot.find();
+            if matches!(found, Found::Loading(_) | Found::Absent(_)) {
+                record.waits_for_model();
+            }
+            let ended = match found {
+                Found::Loaded(loaded) => {
+                    record.waited_for_model();
+                    return Ok(counted.into_lease(loaded));
+                }
                 Found::Failed(Failure::Engine, left) => return Err(fallen(slot, left).await),
                 Found::Failed(Failure::Load, left) => return Err(unavailable(slot, left)),
                 Found::Loading(waiting) => waiting.ended().await,
@@ -125,7 +131,6 @@ impl Models {
                     waiting.ended().await
                 }
             };
-            record.loaded_after(began.elapsed());
             match ended {
                 Ended::Failed => return Err(unavailable(slot, slot.backoff_left())),
                 Ended::NoSeat if Instant::now() >= deadline => return Err(self.busy(slot)),

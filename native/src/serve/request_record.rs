@@ -63,6 +63,8 @@ pub struct Facts {
     pub model: Option<String>,
     /// How long it waited for that to be loaded, or for room, if it did.
     pub load: Option<Duration>,
+    /// When it began to, while it does.
+    waits_since: Option<Instant>,
     /// What was asked, once an engine has it.
     pub asked: Option<AskedOf>,
     /// An engine has it, and its answer is not whole.
@@ -90,6 +92,7 @@ impl Default for Facts {
             sender: None,
             model: None,
             load: None,
+            waits_since: None,
             asked: None,
             is_under_way: false,
             cached: Vec::new(),
@@ -117,7 +120,9 @@ impl RequestRecord {
 
     /// All that is known, of a request that is over: what comes behind is lost.
     pub fn take(&self) -> Facts {
-        std::mem::take(&mut *self.facts())
+        let mut facts = std::mem::take(&mut *self.facts());
+        facts.end_wait();
+        facts
     }
 
     /// It is let in.
@@ -130,9 +135,14 @@ impl RequestRecord {
         self.facts().model = Some(model.to_owned());
     }
 
-    /// It waited so long for its model.
-    pub fn loaded_after(&self, load: Duration) {
-        self.facts().load = Some(load);
+    /// It waits for its model.
+    pub fn waits_for_model(&self) {
+        self.facts().waits_since.get_or_insert_with(Instant::now);
+    }
+
+    /// That has come, or does not.
+    pub fn waited_for_model(&self) {
+        self.facts().end_wait();
     }
 
     /// An engine has so many prompts of it.
@@ -177,6 +187,11 @@ impl RequestRecord {
 }
 
 impl Facts {
+    fn end_wait(&mut self) {
+        let waited = self.waits_since.take().map(|since| since.elapsed());
+        self.load = waited.or(self.load);
+    }
+
     /// Why its answers ended, each reason once.
     pub fn finish_reason(&self) -> String {
         let mut words: Vec<&str> = Vec::new();
@@ -201,16 +216,20 @@ mod tests {
     #[test]
     fn what_is_told_is_no_more_in_use() {
         let record = RequestRecord::default();
+        record.waits_for_model();
         let shared = record.clone();
-        shared.admit(Sender::Key(3));
+        let ann = Sender::Owner("ann".into());
+        shared.admit(ann.clone());
         let began = record.facts().began;
         let facts = record.take();
         // Who still answers does not wait, and changes nothing of it.
         shared.ended(Some(&ApiError::timed_out()));
         assert!(
-            facts.sender == Some(Sender::Key(3)) && facts.began == began,
+            facts.sender == Some(ann) && facts.began == began,
             "{facts:?}"
         );
+        // Also how long it waited in vain.
+        assert!(facts.load.is_some());
         assert_eq!(facts.error, None);
         assert_eq!(record.facts().sender, None);
     }

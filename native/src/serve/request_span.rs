@@ -9,6 +9,7 @@ use axum::http::Method;
 use opentelemetry::trace::{Span as _, Status};
 use opentelemetry::{Array, Context, KeyValue, Value};
 
+use super::auth::Sender;
 use super::client_address::client_address;
 use super::request_id::RequestId;
 use super::request_record::Facts;
@@ -71,6 +72,9 @@ impl RequestSpan {
         tell("http.response.status_code", i64::from(status).into());
         if let Some(client) = self.client {
             tell("client.address", client.to_string().into());
+        }
+        if let Some(Sender::Owner(owner)) = &facts.sender {
+            tell("enduser.id", owner.to_string().into());
         }
         tell("gen_ai.operation.name", self.operation.into());
         tell("gen_ai.provider.name", env!("CARGO_PKG_NAME").into());
