@@ -1,5 +1,5 @@
-//! Connections that are open: so many at most. Where all places are taken, those that lie idle are asked to make room,
-//! and who comes waits in the host's queue, where it costs nothing here. Knows no protocol.
+//! Connections that are open: so many at most. Where one more comes, those that lie idle are asked to make room for it.
+//! Knows no protocol.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

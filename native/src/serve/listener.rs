@@ -38,6 +38,9 @@ const MAX_AHEAD: usize = 64 << 10;
 /// Before another connection is taken, where the host had nothing to take it with.
 const NAP: Duration = Duration::from_millis(100);
 
+/// For so long a connection keeps its place though it asks nothing.
+const FRESH: Duration = Duration::from_secs(1);
+
 /// Bounds of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
@@ -91,7 +94,6 @@ impl Door {
         };
         let mut is_short = false;
         loop {
-            let mut place = self.connections.place().await;
             let (stream, peer) = match self.listener.accept().await {
                 Ok(taken) => taken,
                 Err(error) if is_of_a_connection(&error) => continue,
@@ -107,6 +109,8 @@ impl Door {
             if std::mem::take(&mut is_short) {
                 tracing::info!("connections are taken again");
             }
+            // Who comes behind it waits in the host's queue, and costs nothing here.
+            let mut place = self.connections.place().await;
             // Pieces of answers are small and are not to wait for each other.
             let _ = stream.set_nodelay(true);
             let unread = Unread::default();
@@ -134,8 +138,13 @@ impl Door {
                 .serve_connection(io, service);
             let (shutdown, counts) = (self.shutdown.clone(), self.counts.clone());
             tokio::spawn(async move {
+                let in_the_way = async {
+                    // Of one that has just come a request may be on its way.
+                    sleep(FRESH).await;
+                    place.is_wanted().await;
+                };
                 let leave = async {
-                    let _ = until(place.is_wanted(), shutdown.reached(next)).await;
+                    let _ = until(in_the_way, shutdown.reached(next)).await;
                 };
                 if let Err(error) = serve_until(leave, connection).await {
                     note(&counts, &error, peer.ip());

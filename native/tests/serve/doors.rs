@@ -1,6 +1,7 @@
 //! Who comes in: by which name a server is called, how many connections the host has files for, and what
 //! stands in the queue.
 
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 use std::thread;
@@ -230,4 +231,34 @@ fn how_urgent_a_request_is_counts_only_where_the_operator_lets_it() {
             }
         }
     }
+}
+
+/// Who is connected and asks nothing keeps nobody out, whatever time it may lie idle.
+#[test]
+fn who_lies_idle_makes_room() {
+    let scene = Scene::start(Plan {
+        max_connections: 3,
+        ..Plan::default()
+    });
+    let client = scene.client;
+    let mut streamed = long(200);
+    streamed["stream"] = json!(true);
+    // One is in the middle of an answer, one has had its answer, one has said nothing.
+    let mut reader = client.begin("/v1/completions", &streamed);
+    read_until(&mut reader, "data: ");
+    let mut kept = client.connect();
+    kept.write_all(b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"}") {
+        let mut byte = [0];
+        kept.read_exact(&mut byte).unwrap();
+        answer.extend(byte);
+    }
+    let mut silent = client.connect();
+    assert_eq!(client.get("/health").status, 200);
+    for idle in [&mut kept, &mut silent] {
+        assert_eq!(idle.read_to_end(&mut Vec::new()).unwrap(), 0);
+    }
+    read_until(&mut reader, "[DONE]");
 }

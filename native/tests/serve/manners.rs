@@ -144,34 +144,6 @@ fn requests_are_bounded() {
     assert_eq!(client.get("/health").status, 200);
 }
 
-/// Who is connected and asks nothing keeps nobody out, whatever time it may lie idle.
-#[test]
-fn who_lies_idle_makes_room() {
-    let scene = Scene::start(Plan {
-        max_connections: 3,
-        ..Plan::default()
-    });
-    let client = scene.client;
-    // One is in the middle of an answer, one has had its answer, one has said nothing.
-    let mut reader = client.begin(TEXT, &streamed(200));
-    read_until(&mut reader, "data: ");
-    let mut kept = client.connect();
-    kept.write_all(b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        .unwrap();
-    let mut answer = Vec::new();
-    while !answer.ends_with(b"}") {
-        let mut byte = [0];
-        kept.read_exact(&mut byte).unwrap();
-        answer.extend(byte);
-    }
-    let mut silent = client.connect();
-    assert_eq!(client.get("/health").status, 200);
-    for idle in [&mut kept, &mut silent] {
-        assert_eq!(idle.read_to_end(&mut Vec::new()).unwrap(), 0);
-    }
-    read_until(&mut reader, "[DONE]");
-}
-
 #[test]
 fn keys_and_origins() {
     let plan = Plan {
