@@ -52,7 +52,10 @@ pub async fn message(
     within(&app, async |deadline| {
         let job = begin(&app, PROTOCOL, &id, request, deadline).await?;
         match job.asked.stream {
-            true => Ok(stream::answer(job, Teller::new, app.settings.ping_interval)),
+            true => {
+                let teller = |job: &mut Job| Teller::new(job, id.clone());
+                Ok(stream::answer(job, teller, app.settings.ping_interval))
+            }
             false => Ok(whole::json(&body(&whole::gather(job).await?))),
         }
     })
@@ -121,19 +124,18 @@ struct Teller {
     stream: MessageStream,
     answer: OneAnswer,
     has_begun: bool,
-    request_id: String,
+    request: RequestId,
 }
 
 impl Teller {
-    fn new(job: &mut Job) -> Self {
+    fn new(job: &mut Job, request: RequestId) -> Self {
         let format = std::mem::take(&mut job.asked.format);
         let num_prompt_tokens = job.prompts.iter().map(Vec::len).sum();
-        let name = job.id.strip_prefix(PROTOCOL.prefix).unwrap_or(&job.id);
         Self {
             stream: MessageStream::new(&job.id, job.lease.name(), format.clone()),
             answer: OneAnswer::new(format, num_prompt_tokens),
             has_begun: false,
-            request_id: name.to_owned(),
+            request,
         }
     }
 }
@@ -166,7 +168,7 @@ impl Tell for Teller {
 
     fn fail(&mut self, error: &ApiError) -> Vec<Event> {
         let status = error.status.as_u16();
-        let body = error_body(status, &error.message, Some(&self.request_id));
+        let body = error_body(status, &error.message, Some(self.request.as_str()));
         named(vec![body])
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use twoclock::serve::auth::ApiKeys;
 use twoclock::serve::shutdown::Phase;
 
-use crate::scene::{Fault, JSON, Plan, Scene, long, wait};
+use crate::scene::{Fault, Gate, JSON, Plan, Scene, long, wait};
 
 const MESSAGES: &str = "/v1/messages";
 const COUNT: &str = "/v1/messages/count_tokens";
@@ -87,6 +87,36 @@ fn every_error_below_messages_has_its_shape() {
     // Elsewhere the shape is OpenAI's.
     let refused = client.send("POST", "/v1/completions", JSON, &long(1).to_string());
     assert_eq!(refused.error()["type"], "authentication_error");
+}
+
+/// Whoever looks for it in the log needs the name that the request has there, also where the client gave it.
+#[test]
+fn an_error_in_a_stream_has_the_requests_name() {
+    let gate = Gate::default();
+    let mut plan = Plan {
+        gate: Some(gate.clone()),
+        ..Plan::default()
+    };
+    plan.settings.request_timeout = Duration::from_millis(300);
+    let scene = Scene::start(plan);
+    let mut body = message();
+    body["stream"] = json!(true);
+    for given in [Some("trace-1"), None] {
+        let header = given.map(|id| format!("x-request-id: {id}\r\n"));
+        let headers = header.unwrap_or_default() + JSON;
+        let reply = scene
+            .client
+            .send("POST", MESSAGES, &headers, &body.to_string());
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let mut data = reply.body.lines().filter_map(|l| l.strip_prefix("data: "));
+        let last: Value = serde_json::from_str(data.next_back().unwrap()).unwrap();
+        assert_eq!(last["error"]["type"], "timeout_error", "{last}");
+        let id = last["request_id"].as_str();
+        assert!(given.is_none_or(|given| Some(given) == id), "{last}");
+        assert_eq!(id, reply.header("request-id"), "{last}");
+        assert_eq!(id, reply.header("x-request-id"), "{last}");
+    }
+    gate.open(1000);
 }
 
 #[test]
