@@ -33,6 +33,7 @@ pub mod named_model;
 pub mod offered;
 pub mod one_answer;
 pub mod openapi;
+pub mod opening;
 pub mod page;
 pub mod paths;
 pub mod reading;
@@ -60,40 +61,28 @@ pub mod until;
 pub mod whole;
 pub mod write_limit;
 
-use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use tokio::net::TcpListener;
 use tokio::runtime;
-use twoclock_core::engine::HandleOptions;
-use twoclock_core::text::{ChatTemplate, Tokenizer};
-use twoclock_core::weights::Checkpoint;
-use twoclock_shaders::caps::DeviceKind;
-use twoclock_shaders::executor::Executor as _;
+use tokio::task::spawn_blocking;
 
-use crate::engine::{self, EngineOptions, HostEngine};
-use crate::engine_thread::EngineThread;
-use crate::host_time;
+use crate::engine::EngineOptions;
 use crate::logs::{self, LogFormat};
-use crate::models::{Models as Known, short_name};
+use crate::models::Models as Known;
 use crate::open_files;
-use crate::report::Reporter;
-use crate::store::Store;
 use allowed_hosts::AllowedHosts;
 use app::{App, Settings};
-use args::{LimitArgs, SchedulingPolicy, ServeArgs};
+use args::{LimitArgs, ServeArgs};
 use auth::ApiKeys;
 use connections::Connections;
 use listener::Bounds;
-use loaded::Loaded;
 use models::{ModelLimits, Models};
-use offered::Offered;
+use opening::Opening;
 use reading::Reading;
 use rereading::Rereading;
-use roof::Roof;
 use server::Server;
 use shutdown::{Phase, Shutdown};
 use signals::{Signals, Wish};
@@ -110,7 +99,7 @@ const HOST_THREADS: usize = 2;
 /// that cannot be read; a name or an origin that is none; no room for open files.
 pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyhow::Result<()> {
     let LimitArgs {
-        max_queue,
+        max_queue: _,
         max_body,
         max_connections,
         header_timeout,
@@ -125,18 +114,6 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
     } = args.limits.clone();
     let max_connections = max_connections as usize;
     open_files::raise(max_connections)?;
-    let keys = ApiKeys::load(args.place.api_key_file.as_deref())?;
-    if !keys.is_open() {
-        tracing::info!(keys = keys.num(), "requests need a key");
-    }
-    let cors_origins = cors::origins(&args.place.cors_origin)?;
-    let settings = Settings {
-        max_body: usize::try_from(max_body << 20).unwrap_or(usize::MAX),
-        body_timeout,
-        request_timeout,
-        ping_interval,
-    };
-    let offered = offered(args, options, known, max_queue)?;
     let cores = app::num_cores();
     let runtime = runtime::Builder::new_multi_thread()
         .worker_threads(cores.clamp(2, 8))
@@ -150,12 +127,24 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         .enable_time()
         .build()
         .context("the host gives no threads for the server")?;
-    let model_limits = ModelLimits {
-        max_loaded: max_loaded_models as usize,
-        ..ModelLimits::default()
-    };
-    let place = (args.place.host.as_str(), args.place.port);
     let served = runtime.block_on(async {
+        // First of all, as a signal nobody listens to ends the program, one that asks to read anew too.
+        let signals = Signals::listen().context("the host lets no signal be listened to")?;
+        let keys = ApiKeys::load(args.place.api_key_file.as_deref())?;
+        if !keys.is_open() {
+            tracing::info!(keys = keys.num(), "requests need a key");
+        }
+        let cors_origins = cors::origins(&args.place.cors_origin)?;
+        let shutdown = Shutdown::default();
+        heed(signals, shutdown.clone(), keys.clone());
+        let opening = Opening::new(args, options, known);
+        let opened = spawn_blocking(move || opening.open());
+        let Some(offered) = until(shutdown.reached(Phase::Draining), opened).await else {
+            tracing::info!("told to end before anything was loaded");
+            return Ok(());
+        };
+        let offered = offered.context("opening the models met a fault")??;
+        let place = (args.place.host.as_str(), args.place.port);
         let listener = TcpListener::bind(place).await;
         let (host, port) = place;
         let listener = listener.map_err(|error| {
@@ -167,27 +156,33 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
             };
             anyhow!("{host}:{port} cannot be listened at: {error}{hint}")
         })?;
-        let mut signals = Signals::listen().context("the host lets no signal be listened to")?;
         let at = listener.local_addr()?;
         let bounds = Bounds {
             header_timeout,
             write_timeout,
         };
         let connections = Connections::new(open_files::connections(max_connections)?);
+        let settings = Settings {
+            max_body: usize::try_from(max_body << 20).unwrap_or(usize::MAX),
+            body_timeout,
+            request_timeout,
+            ping_interval,
+        };
+        let model_limits = ModelLimits {
+            max_loaded: max_loaded_models as usize,
+            ..ModelLimits::default()
+        };
         let names = &args.place.allowed_host;
         let telemetry = args.telling.otlp_endpoint.as_deref().map(Telemetry::start);
         let app = App {
             allowed_hosts: AllowedHosts::new(at.ip(), host, keys.is_open(), names)?,
             cors_origins,
+            shutdown,
             telemetry: telemetry.transpose()?,
             connections,
             ..App::new(Models::new(offered, model_limits), settings, keys)
         };
         let server = Server::new(listener, app, bounds, drain_timeout, idle_unload);
-        let app = Arc::clone(server.app());
-        let keys = app.keys.clone();
-        let rereading = Rereading::start(move || keys.reread());
-        tokio::spawn(async move { heed(&mut signals, &app.shutdown, &rereading).await });
         // What is wrong with a lone model is said before anybody is heard.
         if !load_alone(server.app()).await? {
             tracing::info!("told to end while the model was loading");
@@ -208,7 +203,7 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
         server.run().await;
         Ok(())
     });
-    // What still reads a request is not waited for.
+    // What still reads a request, or opens a model, is not waited for.
     runtime.shutdown_timeout(Duration::from_secs(1));
     served
 }
@@ -222,114 +217,16 @@ async fn load_alone(app: &App) -> anyhow::Result<bool> {
     }
 }
 
-/// The first wish that it end drains, the second stops.
-async fn heed(signals: &mut Signals, shutdown: &Shutdown, rereading: &Rereading) {
-    loop {
-        match signals.next().await {
-            Wish::Reread => rereading.wish(),
-            Wish::End if shutdown.phase() == Phase::Open => shutdown.advance(Phase::Draining),
-            Wish::End => shutdown.advance(Phase::Stopped),
+/// Heeds signals from now on: the first wish that it end drains, the second stops.
+fn heed(mut signals: Signals, shutdown: Shutdown, keys: ApiKeys) {
+    let rereading = Rereading::start(move || keys.reread());
+    tokio::spawn(async move {
+        loop {
+            match signals.next().await {
+                Wish::Reread => rereading.wish(),
+                Wish::End if shutdown.phase() == Phase::Open => shutdown.advance(Phase::Draining),
+                Wish::End => shutdown.advance(Phase::Stopped),
+            }
         }
-    }
-}
-
-/// The models that were named, each with what loads it. Their files are opened here: what is not there is
-/// said at once.
-fn offered(
-    args: &ServeArgs,
-    options: &EngineOptions,
-    known: &Known<'_>,
-    max_waiting: usize,
-) -> anyhow::Result<Vec<Offered>> {
-    let mut names = BTreeSet::new();
-    let mut offered = Vec::new();
-    let roof = Arc::new(Roof::new(options.device, known.store.clone()));
-    for model in &args.model {
-        let (given, reference) = args::named(model);
-        let name = match given {
-            Some(name) => name.to_owned(),
-            None => short_name(reference)?,
-        };
-        if !names.insert(name.clone()) {
-            bail!("two models are called {name:?}: give one another name, as -m other={reference}");
-        }
-        let checkpoint = known.find(reference)?.open()?;
-        let context_length = options.checked(&checkpoint.config)?.max_model_len;
-        let store = known.store.clone();
-        let (verbose, format) = (known.report.is_verbose(), args.telling.log_format);
-        let options = EngineOptions {
-            warm_up: !args.no_warmup,
-            ..options.clone()
-        };
-        let roof = Arc::clone(&roof);
-        let heeds_priority = args.limits.scheduling_policy == SchedulingPolicy::Priority;
-        offered.push(Offered {
-            name,
-            context_length,
-            load: Arc::new(move || {
-                let loaded = load(
-                    &checkpoint,
-                    &options,
-                    &store,
-                    &roof,
-                    logs::reporter(verbose, Some(format)),
-                    max_waiting,
-                    context_length,
-                );
-                Ok(loaded?.heeding_priority(heeds_priority))
-            }),
-        });
-    }
-    Ok(offered)
-}
-
-/// Says what a model runs on, and warns where that is not what serving is for.
-fn tell_device(engine: &HostEngine, context_length: usize) {
-    let core = engine.core();
-    let (device, limits) = (core.runner().executor(), core.scheduler().config());
-    let kv_cache_tokens = core.scheduler().kv_cache().num_usable_blocks() * limits.block_size;
-    let max_num_seqs = limits.max_num_seqs;
-    tracing::info!(%device, context_length, kv_cache_tokens, max_num_seqs, "the engine");
-    if device.caps().kind == DeviceKind::Cpu {
-        tracing::warn!(
-            "it computes on the processor, by a software driver or the reference kernels: for trying and testing, \
-             not for speed; `twoclock devices` lists what there is"
-        );
-    }
-}
-
-fn load(
-    checkpoint: &Checkpoint,
-    options: &EngineOptions,
-    store: &Store,
-    roof: &Roof,
-    report: Reporter,
-    max_waiting: usize,
-    context_length: usize,
-) -> anyhow::Result<Loaded> {
-    let template = match checkpoint.text.chat_template {
-        Some(_) => Some(ChatTemplate::from_assets(
-            &checkpoint.text,
-            Some(host_time::strftime()),
-        )?),
-        None => None,
-    };
-    let rates = roof.rates();
-    let handle_options = HandleOptions {
-        max_waiting,
-        ..HandleOptions::default()
-    };
-    let (generation, pooling) = (checkpoint.generation, checkpoint.pooling.clone());
-    let (checkpoint, options, store) = (checkpoint.clone(), options.clone(), store.clone());
-    let make = move || {
-        let tokenizer = Tokenizer::from_assets(&checkpoint.text)?;
-        let engine = engine::load(&checkpoint, tokenizer, &options, &store, &report)?;
-        tell_device(&engine, context_length);
-        Ok(engine)
-    };
-    let thread = EngineThread::spawn(handle_options, make, |engine| {
-        engine.core().runner().executor().save_pipelines();
-    })?;
-    let loaded = Loaded::new(thread, template, generation, pooling, context_length);
-    Ok(loaded.under(rates))
+    });
 }

@@ -1,7 +1,7 @@
 //! What an operator reads in the log of a server, and counts beside it.
 
 use crate::answers::{CHAT, TEXT, chat};
-use crate::scene::{Client, Program, endless, long, read_until, wait};
+use crate::scene::{Client, Program, Unheard, endless, long, read_until, wait};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -221,7 +221,7 @@ fn where_it_is_heard_and_why_not_is_always_said() {
         let server = Program::start_after(off, &["--log-format", format]);
         let port = server.client.0.port().to_string();
         let second = ["--log-format", format, "--port", &port];
-        let (code, said) = Program::refuse_after(off, &second);
+        let (code, said) = Unheard::start_after(off, &second).end();
         assert_eq!(code.code(), Some(1), "{said}");
         assert!(said.contains("another program has that port"), "{said}");
         server.terminate();
@@ -276,66 +276,6 @@ fn a_log_that_nobody_reads_stops_nothing() {
         let lines = log.matches(&path).count();
         assert!((100..400).contains(&lines), "{lines} lines");
     }
-}
-
-#[test]
-fn a_hang_up_has_keys_read_anew() {
-    let setup = "umask 022 && echo first-key > keys";
-    let server = Program::start_after(setup, &["--api-key-file", "keys"]);
-    let file = server.file("keys");
-    let status = |key| server.client.with_key(key).get("/v1/models").status;
-    assert_eq!((status("first-key"), status("second-key")), (200, 401));
-    fs::write(&file, "second-key\n").unwrap();
-    server.signal("-HUP");
-    wait(|| status("second-key") == 200);
-    assert_eq!(status("first-key"), 401);
-    fs::write(&file, "").unwrap();
-    server.signal("-HUP");
-    // What is asked behind it is answered as before.
-    for _ in 0..20 {
-        assert_eq!((status("first-key"), status("second-key")), (401, 200));
-    }
-    server.terminate();
-    let (code, log) = server.end();
-    assert_eq!(code.code(), Some(0), "{log}");
-    assert!(log.contains("the keys are read anew keys=1"), "{log}");
-    let stays = log
-        .lines()
-        .find(|line| line.contains("the keys stay as they were"));
-    let stays = stays.unwrap_or_else(|| panic!("{log}"));
-    assert!(
-        stays.contains("ERROR") && stays.contains("holds no key"),
-        "{stays}"
-    );
-    assert!(
-        log.contains("WARN") && log.contains("mode=\"644\""),
-        "{log}"
-    );
-    assert!(
-        !log.contains("first-key") && !log.contains("second-key"),
-        "{log}"
-    );
-}
-
-/// Its terminal ends it, though it neither reads from there nor writes to it, but not one that was started to outlive
-/// it (`nohup`); where the terminal stays, a hang-up is a wish like elsewhere.
-#[test]
-fn a_server_ends_with_its_terminal() {
-    let setup = "umask 077 && echo a-key > keys";
-    let keys = ["--api-key-file", "keys"];
-    let (server, terminal) = Program::start_at_terminal(setup, &keys);
-    server.signal("-HUP");
-    let mut server = server;
-    server.hear("the keys are read anew");
-    drop(terminal);
-    let (code, log) = server.end();
-    assert_eq!(code.code(), Some(0), "{log}");
-    assert!(log.contains("all requests have ended"), "{log}");
-    let setup = format!("{setup} && trap '' HUP");
-    let (mut server, terminal) = Program::start_at_terminal(&setup, &keys);
-    drop(terminal);
-    server.hear("the keys are read anew");
-    assert_eq!(server.client.get("/health").status, 200);
 }
 
 #[test]

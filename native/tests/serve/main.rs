@@ -20,6 +20,7 @@ mod reading;
 mod records;
 mod scene;
 mod shapes;
+mod signals;
 mod spans;
 mod unread;
 mod wrong_fields;

@@ -12,7 +12,7 @@ mod paced;
 mod program;
 
 pub(crate) use paced::{Fault, Gate, Plan, Scene, app};
-pub(crate) use program::Program;
+pub(crate) use program::{Program, Unheard};
 
 /// Longest time a test waits for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);

@@ -14,6 +14,37 @@ use serde_json::{Value, json};
 
 use super::{Client, PATIENCE, golden};
 
+/// A `twoclock serve` that is not heard, or not yet.
+pub(crate) struct Unheard {
+    _home: tempfile::TempDir,
+    child: Child,
+    /// Dropped with it.
+    _watch: Sender<()>,
+}
+
+impl Unheard {
+    /// Begins one, as [`Program::start_after`] does.
+    pub(crate) fn start_after(command: &str, arguments: &[&str]) -> Self {
+        let (home, child) = spawn(command, arguments, None);
+        Self {
+            _home: home,
+            _watch: watch(&child),
+            child,
+        }
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        signal(&self.child, name);
+    }
+
+    /// Waits for its end; gives also what it said.
+    pub(crate) fn end(self) -> (ExitStatus, String) {
+        let ended = self.child.wait_with_output().unwrap();
+        (ended.status, String::from_utf8(ended.stderr).unwrap())
+    }
+}
+
 /// A running `twoclock serve`.
 pub(crate) struct Program {
     pub(crate) client: Client,
@@ -69,14 +100,6 @@ impl Program {
         }
     }
 
-    /// One that is to end before it is heard: how it ended, and what it said.
-    pub(crate) fn refuse_after(command: &str, arguments: &[&str]) -> (ExitStatus, String) {
-        let (_home, child) = spawn(command, arguments, None);
-        let _watch = watch(&child);
-        let ended = child.wait_with_output().unwrap();
-        (ended.status, String::from_utf8(ended.stderr).unwrap())
-    }
-
     /// Reads its log until it says this.
     pub(crate) fn hear(&mut self, text: &str) {
         let before = self.said.len();
@@ -99,9 +122,7 @@ impl Program {
 
     /// Sends it a signal.
     pub(crate) fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        let sent = Command::new("kill").args([name, &id]).status().unwrap();
-        assert!(sent.success());
+        signal(&self.child, name);
     }
 
     /// Lets it have so many files open, from now on.
@@ -134,6 +155,12 @@ impl Program {
         }
         (self.child.wait().unwrap(), said)
     }
+}
+
+fn signal(child: &Child, name: &str) {
+    let id = child.id().to_string();
+    let sent = Command::new("kill").args([name, &id]).status().unwrap();
+    assert!(sent.success());
 }
 
 /// Ends a program that a test waits for far too long, unless what is given here is dropped before: such a test fails
