@@ -26,17 +26,15 @@ const WORDS: [(&str, &str); 3] = [
 const MAX_WORD: usize = 64;
 
 /// The fields, and what a response says where they were left out, in JSON.
-const DEFAULTS: [(&str, &str); 13] = [
+const DEFAULTS: [(&str, &str); 11] = [
     ("instructions", "null"),
     ("max_output_tokens", "null"),
     ("metadata", "{}"),
     ("parallel_tool_calls", "true"),
     ("reasoning", r#"{"effort": null, "summary": null}"#),
-    ("temperature", "1.0"),
     ("text", r#"{"format": {"type": "text"}}"#),
     ("tool_choice", "\"auto\""),
     ("tools", "[]"),
-    ("top_p", "1.0"),
     ("truncation", "\"disabled\""),
     ("user", "null"),
     ("service_tier", "\"default\""),
@@ -151,7 +149,7 @@ mod tests {
     fn only_what_is_said_again_is_kept() {
         let body = json!({
             "input": "a ".repeat(100_000), "unheard_of": vec![json!({}); 1000], "model": "m",
-            "tools": [{"type": "function", "name": "f"}], "temperature": 0.5, "user": null,
+            "tools": [{"type": "function", "name": "f"}], "truncation": "auto", "user": null,
             "metadata": {"a": "b"},
         });
         let echoed = Echoed::of(&body).unwrap();

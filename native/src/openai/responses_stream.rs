@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 use twoclock_core::chat::{AnswerEvent, AnswerFormat};
 use twoclock_core::text::Tokenizer;
-use twoclock_core::types::FinishReason;
+use twoclock_core::types::{FinishReason, SamplingParams};
 
 use super::echoed::Echoed;
 use super::response::Usage;
@@ -36,12 +36,13 @@ pub struct ResponseStream {
 }
 
 impl ResponseStream {
-    /// A response not yet begun: its name (`resp_…`), when (seconds of the epoch), whose, and what it says
-    /// again of the body that asked for it.
+    /// A response not yet begun: its name (`resp_…`), when (seconds of the epoch), whose, how it is drawn, and what it
+    /// says again of the body that asked for it.
     pub fn new(
         id: &str,
         created_at: u64,
         model: &str,
+        drawn: &SamplingParams,
         echoed: Echoed,
         format: AnswerFormat,
     ) -> Self {
@@ -56,6 +57,8 @@ impl ResponseStream {
             "incomplete_details": null,
             "previous_response_id": null,
             "store": false,
+            "temperature": shortest(drawn.temperature),
+            "top_p": shortest(drawn.top_p),
             "usage": null,
         });
         Self {
@@ -281,6 +284,11 @@ impl ResponseStream {
         event.extend(rest.as_object().cloned().unwrap_or_default());
         Value::Object(event)
     }
+}
+
+/// A number as a person wrote it, without the digits that more precision would add.
+fn shortest(number: f32) -> f64 {
+    number.to_string().parse().unwrap_or(f64::from(number))
 }
 
 fn with(mut value: Value, name: &str, field: Value) -> Value {

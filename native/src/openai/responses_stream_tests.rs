@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use twoclock_core::text::Tokenizer;
-use twoclock_core::types::FinishReason;
+use twoclock_core::types::{FinishReason, SamplingParams};
 
 use super::echoed::Echoed;
 use super::response::Usage;
@@ -37,9 +37,14 @@ fn format() -> AnswerFormat {
 
 /// All events of an answer.
 fn events(text: &str, reason: FinishReason) -> Vec<Value> {
-    let body = json!({"input": "Hi", "temperature": 0.5, "user": null});
+    let body = json!({"input": "Hi", "temperature": 0.7, "user": null});
     let echoed = Echoed::of(&body).unwrap();
-    let mut stream = ResponseStream::new("resp_1", 7, "m", echoed, format());
+    let drawn = SamplingParams {
+        temperature: 0.7,
+        top_p: 0.9,
+        ..SamplingParams::default()
+    };
+    let mut stream = ResponseStream::new("resp_1", 7, "m", &drawn, echoed, format());
     let mut splitter = AnswerSplitter::new(format());
     let mut events = stream.begin();
     for c in text.chars() {
@@ -116,7 +121,7 @@ fn a_stream_has_its_events_in_order_and_ends_with_all_of_it() {
     );
     assert_eq!(
         (&response["temperature"], &response["top_p"]),
-        (&json!(0.5), &json!(1.0))
+        (&json!(0.7), &json!(0.9))
     );
     let text: String = events
         .iter()
@@ -137,7 +142,8 @@ fn a_cut_answer_is_incomplete_and_a_failed_one_says_why() {
     );
     assert_eq!(last["response"]["output"][0]["status"], "incomplete");
     let echoed = Echoed::of(&json!({})).unwrap();
-    let mut stream = ResponseStream::new("resp_1", 7, "m", echoed, format());
+    let drawn = SamplingParams::default();
+    let mut stream = ResponseStream::new("resp_1", 7, "m", &drawn, echoed, format());
     stream.begin();
     let failed = stream.fail("server_error", "the device is lost");
     assert_eq!(failed[0]["type"], "response.failed");

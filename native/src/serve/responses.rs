@@ -55,6 +55,7 @@ fn response(whole: Gathered) -> Value {
         &whole.id,
         whole.created,
         model,
+        &whole.asked.params,
         whole.echoed,
         format.clone(),
     );
@@ -81,9 +82,9 @@ impl Teller {
         let format = std::mem::take(&mut job.asked.format);
         let echoed = std::mem::take(&mut job.echoed);
         let num_prompt_tokens = job.prompts.iter().map(Vec::len).sum();
-        let model = job.lease.name();
+        let (id, model, drawn) = (&job.id, job.lease.name(), &job.asked.params);
         Self {
-            stream: ResponseStream::new(&job.id, job.created, model, echoed, format.clone()),
+            stream: ResponseStream::new(id, job.created, model, drawn, echoed, format.clone()),
             answer: OneAnswer::new(format, num_prompt_tokens),
         }
     }

@@ -127,6 +127,28 @@ fn responses(client: Client) {
     assert_eq!(cut["usage"]["output_tokens"], 3);
 }
 
+/// Where a body leaves it open, a response says what the model's own files gave.
+#[test]
+fn a_response_says_how_it_was_drawn() {
+    let config = r#"{"temperature": 0.3, "top_p": 0.8, "do_sample": true}"#;
+    let setup = format!("echo '{config}' > model/generation_config.json");
+    let server = Program::start_after(&setup, &[]);
+    let mut body = json!({"input": "a", "max_output_tokens": 1});
+    for (given, said) in [(None, 0.3), (Some(0.7), 0.7)] {
+        body["temperature"] = json!(given);
+        for stream in [false, true] {
+            body["stream"] = json!(stream);
+            let reply = server.client.post(RESPONSES, &body);
+            let response = match stream {
+                true => named_events(&reply.body).pop().unwrap()["response"].clone(),
+                false => reply.json(),
+            };
+            assert_eq!(response["temperature"], said, "{response}");
+            assert_eq!(response["top_p"], 0.8, "{response}");
+        }
+    }
+}
+
 fn messages(client: Client) {
     let user = json!([{"role": "user", "content": "the cat"}]);
     let tool = json!({"name": "rain", "input_schema": parameters()});
