@@ -48,7 +48,7 @@ pub(super) fn read(
         frequency_penalty: fields.float("frequency_penalty")?.unwrap_or(0.0),
         logit_bias: logit_bias(fields)?,
         bad_words: spelled,
-        seed: fields.seed("seed")?.unwrap_or(base.seed),
+        seed: seed(fields)?.unwrap_or(base.seed),
         min_tokens: fields.count("min_tokens")?.unwrap_or(0),
         stop_token_ids: fields.ids("stop_token_ids")?,
         stop: fields.texts("stop")?,
@@ -76,6 +76,14 @@ fn top_k(fields: &Fields<'_>) -> Result<Option<usize>, Refusal> {
     }
 }
 
+/// −1 is any.
+fn seed(fields: &Fields<'_>) -> Result<Option<u64>, Refusal> {
+    match fields.get("seed").and_then(|seed| seed.as_i64()) {
+        Some(-1) => Ok(None),
+        _ => fields.seed("seed"),
+    }
+}
+
 fn logit_bias(fields: &Fields<'_>) -> Result<Vec<(TokenId, f32)>, Refusal> {
     let Some(biases) = fields.object("logit_bias")? else {
         return Ok(Vec::new());
@@ -88,4 +96,30 @@ fn logit_bias(fields: &Fields<'_>) -> Result<Vec<(TokenId, f32)>, Refusal> {
         })
     };
     biases.iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_seed_of_minus_one_is_none() {
+        let json = include_bytes!("../../../tests/golden/tokenizer/tokenizer.json");
+        let tokenizer = Tokenizer::from_json(json, None, None).unwrap();
+        let drawn = SamplingParams {
+            seed: 77,
+            ..SamplingParams::default()
+        };
+        let seed = |body: serde_json::Value| {
+            let fields = Fields::of(&body).unwrap();
+            read(&fields, drawn.clone(), &tokenizer).unwrap().seed
+        };
+        for any in [json!({}), json!({"seed": null}), json!({"seed": -1})] {
+            assert_eq!(seed(any), 77);
+        }
+        assert_eq!(seed(json!({"seed": 0})), 0);
+        assert_eq!(seed(json!({"seed": -2})), u64::MAX - 1);
+        assert_eq!(seed(json!({"seed": u64::MAX})), u64::MAX);
+    }
 }
