@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Uses the server's page in headless Chromium as a person does: sends messages, begins anew while an answer
-comes, meets the most tokens, leaves fields empty, looks at the live view. In place of a server stands one that
-streams three words, slowly, keeps what it was asked, and tells of steps; its policy for the page is the server's.
+comes, meets the most tokens, leaves fields empty, looks at the live view, and chats where a proxy keeps that inside.
+In place of a server stands one that streams three words, slowly, keeps what it was asked, and tells of steps; its
+policy for the page is the server's.
 Exit status as smoke.py's.
 """
 
@@ -30,7 +31,11 @@ const send = (text) => { at("text").value = text; at("ask").requestSubmit(); };
 const last = () => at("talk").lastChild.innerText;
 const broken = [];
 document.addEventListener("securitypolicyviolation", (event) => broken.push(event.violatedDirective));
-(async () => {
+const verdict = (drive) => drive().catch((error) => ({ error: String(error) }))
+  .then((seen) => fetch("/verdict", { method: "POST", body: JSON.stringify(seen) }));
+"""
+
+SHOWN = """verdict(async () => {
   const seen = {};
   await until(() => at("model").options.length);
   send("one");
@@ -38,13 +43,13 @@ document.addEventListener("securitypolicyviolation", (event) => broken.push(even
   at("anew").click();
   await until(() => !running);
   seen.anew = [talk.length, at("talk").childNodes.length];
+  at("system").value = "be brief";
   at("most").value = "3";
   at("temperature").value = "0.5";
   send("two");
   await until(() => !running);
   seen.most = last();
-  at("most").value = "";
-  at("temperature").value = "";
+  for (const id of ["system", "most", "temperature"]) at(id).value = "";
   send("three");
   await until(() => !running);
   seen.context = last();
@@ -61,14 +66,25 @@ document.addEventListener("securitypolicyviolation", (event) => broken.push(even
   const { width, height } = at("roof").getBoundingClientRect();
   seen.size = [width, height];
   seen.told = [at("of").textContent, at("step").textContent, at("reach").textContent];
+  seen.times = [...at("times").rows].map((row) => [...row.cells].map((cell) => cell.textContent));
   seen.foreign = [document.images.length, window.foreign === undefined];
   seen.broken = [...broken];
   // That it is heeded at all.
   at("talk").setAttribute("style", "color: red");
   await until(() => broken.length > seen.broken.length);
   return seen;
-})().catch((error) => ({ error: String(error) }))
-  .then((seen) => fetch("/verdict", { method: "POST", body: JSON.stringify(seen) }));
+});
+</script></body>"""
+
+# Behind a proxy that keeps inside what tells of the server.
+INSIDE = """verdict(async () => {
+  await until(() => at("state").textContent.includes("/metrics"));
+  const shown = getComputedStyle(document.querySelector("aside")).display;
+  at("model").value = "other";
+  send("one");
+  await until(() => talk.length === 2 && !running);
+  return { shown, state: at("state").className, models: [...at("model").options].map((o) => o.value), said: last() };
+});
 </script></body>"""
 
 
@@ -101,16 +117,27 @@ def policy(page):
     return f"default-src 'none'; {allowed}; connect-src 'self'"
 
 
+def ttft(count):
+    """A histogram of so many samples."""
+    return "".join(f'vllm:time_to_first_token_seconds_bucket{{model_name="m",le="{le}"}} {count}\n'
+                   for le in ["0.1", "1.0", "+Inf"])
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     verdicts = queue.Queue()
     asked = []
+    drive = SHOWN
+    inside = ()
+    looks = 0
 
     def do_GET(self):
         with open(PAGE, encoding="utf-8") as file:
-            page = file.read().replace("</body>", DRIVE)
-        bodies = {"/": page, "/v1/models": '{"data": [{"id": "m"}]}', "/get_load": "[]", "/steps": json.dumps(STEPS)}
+            page = file.read().replace("</body>", DRIVE + self.drive)
+        type(self).looks += self.path == "/metrics"
+        bodies = {"/": page, "/v1/models": '{"data": [{"id": "m"}, {"id": "other"}]}', "/get_load": "[]",
+                  "/steps": json.dumps(STEPS), "/metrics": ttft(3 * self.looks)}
         body = bodies.get(self.path, "").encode()
-        self.send_response(200)
+        self.send_response(404 if self.path in self.inside else 200)
         self.send_header("Content-Type", "text/html; charset=utf-8" if self.path == "/" else "application/json")
         self.send_header("Content-Length", str(len(body)))
         if self.path == "/":
@@ -141,19 +168,34 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
+class Proxied(Handler):
+    verdicts = queue.Queue()
+    asked = []
+    drive = INSIDE
+    inside = ("/metrics", "/steps", "/get_load")
+
+
+def watch(browser, handler):
+    """What a person saw; none where the browser does not work."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    verdict = smoke.watch(browser, f"http://127.0.0.1:{server.server_port}/", handler.verdicts)
+    return verdict and json.loads(verdict)
+
+
 def main():
     browser = smoke.find()
     if browser is None:
         return 2
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    verdict = smoke.watch(browser, f"http://127.0.0.1:{server.server_port}/", Handler.verdicts)
-    if verdict is None:
+    seen, proxied = watch(browser, Handler), watch(browser, Proxied)
+    if seen is None or proxied is None:
         return 2
-    seen, asked = json.loads(verdict), Handler.asked
+    asked = Handler.asked
     checks = {
         "what was stopped is not in the next talk": lambda: seen["anew"] == [0, 0]
-        and [m["content"] for m in asked[1]["messages"]] == ["two"],
+        and asked[1]["messages"][1:] == [{"role": "user", "content": "two"}],
+        "the system is told what is set": lambda: asked[1]["messages"][0] == {"role": "system", "content": "be brief"}
+        and {m["role"] for n in (0, 2) for m in asked[n]["messages"]} == {"user", "assistant"},
         "a cut answer says so": lambda: "cut: it has the most tokens" in seen["most"]
         and "cut: the context is full" in seen["context"],
         "what is set is sent as it stands": lambda: (asked[1]["max_tokens"], asked[1]["temperature"]) == (3, 0.5),
@@ -177,10 +219,15 @@ def main():
         == "Last – decode: 2 tokens of 2 sequences in 25.0\u00a0ms, 40\u00a0% of the roof"
         and "10 GB/s, 100 GFLOP/s" in seen["told"][2],
         "nothing breaks its policy": lambda: seen["broken"] == [],
+        "times say of how many they are": lambda: [row[0] for row in seen["times"]] == ["TTFT", "TPOT", "ITL"]
+        and seen["times"][0][4] in [str(3 * n) for n in range(1, 100)] and seen["times"][1][1:] == ["–"] * 4,
+        "where the live view is kept inside, the chat is there": lambda: proxied["shown"] == "none"
+        and proxied["state"] == "" and proxied["models"] == ["m", "other"] and "w2" in proxied["said"]
+        and Proxied.asked[0]["model"] == "other",
         "what a server says is no markup": lambda: seen["told"][0] == "of " + NAME and seen["foreign"] == [0, True],
     }
-    failed = [name for name, holds in checks.items() if "error" in seen or not holds()]
-    print(f"the server's page: {'failed: ' + '; '.join(failed) + f' ({seen}, {asked})' if failed else 'ok'}")
+    failed = [name for name, holds in checks.items() if "error" in {**seen, **proxied} or not holds()]
+    print(f"the server's page: {'failed: ' + '; '.join(failed) + f' ({seen}, {asked}, {proxied})' if failed else 'ok'}")
     return 1 if failed else 0
 
 
