@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Serves a model of random weights and asks it through the packages that programs use, holds the production notes
-# against it (metrics, flags, paths), then has schemathesis hold the server against its own description. Takes the
-# built program; packages go into a virtual environment in the cache folder.
+# against it (metrics, flags, paths, the proxy's file), then has schemathesis hold the server against its own
+# description. Takes the built program; packages go into a virtual environment in the cache folder.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . native/setup.sh
@@ -15,6 +15,14 @@ if [ "$(cat "$venv/packages" 2>/dev/null)" != "$packages" ]; then
   # Without quotes: a list.
   "$venv/bin/pip" install --quiet --disable-pip-version-check $packages || die "The packages did not come (above)."
   echo "$packages" > "$venv/packages"
+fi
+
+command -v openssl >/dev/null || apt_install "openssl is missing" openssl
+# Unpacked into the cache: installed, it would be started too.
+if ! PATH=$PATH:/usr/sbin:$cache/nginx/usr/sbin command -v nginx >/dev/null; then
+  mkdir -p "$cache/nginx"
+  (cd "$cache/nginx" && apt-get download -q nginx && dpkg -x nginx_*.deb .) > "$cache/apt.log" 2>&1 || {
+    tail -n 20 "$cache/apt.log" >&2; die "nginx is missing and did not come (above). Install it yourself and run this again."; }
 fi
 
 home=$(mktemp -d)
@@ -44,6 +52,8 @@ done
 
 "$venv/bin/python" tests/server/clients.py "$base" tiny || { tail -n 20 "$home/log" >&2; die "A client was not served (above)."; }
 "$venv/bin/python" tests/server/notes.py "$base" "$twoclock" || die "The production notes do not hold (above)."
+PATH=$PATH:/usr/sbin:$cache/nginx/usr/sbin "$venv/bin/python" tests/server/proxy.py "$base" tiny ||
+  die "The proxy's file does not hold (above)."
 
 # What hostile clients leave: right answers for the others, and nothing held. What they cost is no matter here.
 "$venv/bin/python" tests/server/hostile.py "$base" tiny --seconds 6 --most 100 > "$home/hostile" || {
