@@ -103,6 +103,11 @@ def test_embeddings():
 def test_models():
     assert [m.id for m in client.models.list()] == [model]
     assert client.models.retrieve(model).context_length == 512
+    listed = list(claude.models.list())
+    assert [m.id for m in listed] == [model]
+    for one in [*listed, claude.models.retrieve(model)]:
+        assert (one.type, one.display_name, one.max_input_tokens) == ("model", model, 512)
+        assert abs(one.created_at.timestamp() - client.models.retrieve(model).created) < 1
 
 
 def test_tools():

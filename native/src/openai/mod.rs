@@ -8,6 +8,7 @@ pub mod fields;
 mod form;
 mod logprobs;
 pub mod messages;
+pub mod models;
 mod prompts;
 pub mod request;
 pub mod response;

@@ -14,12 +14,13 @@ use super::app::App;
 use super::offered::Offered;
 use super::shutdown::Phase;
 use super::whole;
+use crate::openai::models::{self, ModelCard};
 use crate::output;
 
 /// `/v1/models`.
 pub async fn models(State(app): State<Arc<App>>) -> Response {
-    let models = app.models.offered().map(|offered| as_json(&app, offered));
-    whole::json(&json!({"object": "list", "data": models.collect::<Vec<_>>()}))
+    let cards: Vec<_> = app.models.offered().map(|it| card(&app, it)).collect();
+    whole::json(&models::list(&cards))
 }
 
 /// `/v1/models/{model}`.
@@ -33,7 +34,7 @@ pub async fn model(
     })?;
     let mut offered = app.models.offered();
     match offered.find(|offered| offered.name == name) {
-        Some(offered) => Ok(whole::json(&as_json(&app, offered))),
+        Some(offered) => Ok(whole::json(&card(&app, offered).as_json())),
         None => {
             let name = output::beginning(&name);
             let said = format!("there is no model {name:?} here");
@@ -43,17 +44,14 @@ pub async fn model(
     }
 }
 
-fn as_json(app: &App, offered: &Offered) -> Value {
+fn card<'a>(app: &App, offered: &'a Offered) -> ModelCard<'a> {
     let loaded = app.models.loaded();
-    json!({
-        "id": offered.name,
-        "object": "model",
-        "created": app.created,
-        "owned_by": "twoclock",
-        "context_length": offered.context_length,
-        "max_model_len": offered.context_length,
-        "loaded": loaded.iter().any(|(name, _)| *name == offered.name),
-    })
+    ModelCard {
+        name: &offered.name,
+        created: app.created,
+        context_length: offered.context_length,
+        is_loaded: loaded.iter().any(|(name, _)| *name == offered.name),
+    }
 }
 
 /// `/health`: whether all that is loaded can compute and requests are taken. A model that could not be loaded makes
