@@ -41,6 +41,15 @@ impl Reporter {
         Self { bars: true, ..self }
     }
 
+    /// The same, without progress bars, which are drawn by whoever does the work: a terminal that is stopped stops it.
+    #[must_use]
+    pub fn without_bars(self) -> Self {
+        Self {
+            bars: false,
+            ..self
+        }
+    }
+
     /// Whether details are told.
     pub fn is_verbose(&self) -> bool {
         self.verbose

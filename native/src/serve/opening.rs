@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::bail;
 use twoclock_core::engine::HandleOptions;
@@ -70,6 +71,7 @@ impl Opening {
         };
         let mut names = BTreeSet::new();
         let mut offered = Vec::new();
+        let is_alone = opening.models.len() == 1;
         for model in &opening.models {
             let (given, reference) = args::named(model);
             let name = match given {
@@ -84,10 +86,19 @@ impl Opening {
             let checkpoint = known.find(reference)?.open()?;
             let context_length = opening.options.checked(&checkpoint.config)?.max_model_len;
             let opening = Arc::clone(&opening);
+            // A lone model is loaded before anybody is heard; later the log is all that tells of loads.
+            let has_bars = AtomicBool::new(is_alone);
+            let load = move || {
+                let report = match has_bars.swap(false, Ordering::Relaxed) {
+                    true => opening.report(),
+                    false => opening.report().without_bars(),
+                };
+                opening.load(&checkpoint, context_length, report)
+            };
             offered.push(Offered {
                 name,
                 context_length,
-                load: Arc::new(move || opening.load(&checkpoint, context_length)),
+                load: Arc::new(load),
             });
         }
         Ok(offered)
@@ -97,7 +108,12 @@ impl Opening {
         logs::reporter(self.verbose, Some(self.log_format))
     }
 
-    fn load(&self, checkpoint: &Checkpoint, context_length: usize) -> anyhow::Result<Loaded> {
+    fn load(
+        &self,
+        checkpoint: &Checkpoint,
+        context_length: usize,
+        report: Reporter,
+    ) -> anyhow::Result<Loaded> {
         let template = match checkpoint.text.chat_template {
             Some(_) => Some(ChatTemplate::from_assets(
                 &checkpoint.text,
@@ -111,7 +127,7 @@ impl Opening {
             ..HandleOptions::default()
         };
         let (generation, pooling) = (checkpoint.generation, checkpoint.pooling.clone());
-        let (options, store, report) = (self.options.clone(), self.store.clone(), self.report());
+        let (options, store) = (self.options.clone(), self.store.clone());
         let checkpoint = checkpoint.clone();
         let make = move || {
             let tokenizer = Tokenizer::from_assets(&checkpoint.text)?;

@@ -3,7 +3,7 @@
 use crate::answers::{CHAT, TEXT, chat};
 use crate::scene::{Client, Program, Unheard, endless, long, read_until, wait};
 use serde_json::{Value, json};
-use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// The log's line of the request of this name.
 fn line<'a>(log: &'a str, id: &str) -> &'a str {
@@ -276,6 +276,24 @@ fn a_log_that_nobody_reads_stops_nothing() {
         let lines = log.matches(&path).count();
         assert!((100..400).contains(&lines), "{lines} lines");
     }
+}
+
+/// Bars of what is loaded meanwhile would be drawn there too.
+#[test]
+fn a_terminal_that_is_stopped_stops_no_load() {
+    let (server, terminal) = Program::start_shown(&["-m", "other=./caller"]);
+    stop(&terminal);
+    let mut body = long(1);
+    body["model"] = json!("other");
+    assert_eq!(server.client.post(TEXT, &body).status, 200);
+}
+
+/// What Ctrl-S does.
+#[allow(unsafe_code, reason = "terminals have no interface that is safe")]
+fn stop(terminal: &OwnedFd) {
+    // SAFETY: the call touches no memory of this process.
+    let stopped = unsafe { libc::tcflow(terminal.as_raw_fd(), libc::TCOOFF) };
+    assert_eq!(stopped, 0);
 }
 
 #[test]

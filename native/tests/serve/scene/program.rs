@@ -1,11 +1,11 @@
 //! The program itself as a server, with a model of random weights.
 
-use std::fs;
-use std::io::{self, BufRead, BufReader};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::ptr::null_mut;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -25,7 +25,7 @@ pub(crate) struct Unheard {
 impl Unheard {
     /// Begins one, as [`Program::start_after`] does.
     pub(crate) fn start_after(command: &str, arguments: &[&str]) -> Self {
-        let (home, child) = spawn(command, arguments, None);
+        let (home, child) = spawn(command, arguments, Shown::Nowhere);
         Self {
             _home: home,
             _watch: watch(&child),
@@ -52,7 +52,7 @@ pub(crate) struct Program {
     child: Child,
     /// What it said up to where it is heard.
     pub(crate) said: String,
-    log: Option<BufReader<ChildStderr>>,
+    log: Option<BufReader<Box<dyn Read + Send>>>,
     /// Dropped with it.
     _watch: Sender<()>,
 }
@@ -66,19 +66,35 @@ impl Program {
 
     /// The same after a command of the shell, which it inherits from.
     pub(crate) fn start_after(command: &str, arguments: &[&str]) -> Self {
-        Self::heard(spawn(command, arguments, None))
+        Self::begin(spawn(command, arguments, Shown::Nowhere))
+    }
+
+    /// The same, whose log a terminal shows, which is given too.
+    pub(crate) fn start_shown(arguments: &[&str]) -> (Self, OwnedFd) {
+        let (ours, its) = terminal();
+        let handle = its.try_clone().unwrap();
+        let (home, child) = spawn(":", arguments, Shown::Log(its));
+        (Self::heard(home, child, File::from(ours)), handle)
     }
 
     /// The same, controlled by a terminal that goes when what is given here is dropped. It neither reads from there
     /// nor writes to it.
     pub(crate) fn start_at_terminal(command: &str, arguments: &[&str]) -> (Self, OwnedFd) {
         let (ours, its) = terminal();
-        (Self::heard(spawn(command, arguments, Some(its))), ours)
+        (
+            Self::begin(spawn(command, arguments, Shown::Controls(its))),
+            ours,
+        )
     }
 
-    fn heard((home, mut child): (tempfile::TempDir, Child)) -> Self {
+    fn begin((home, mut child): (tempfile::TempDir, Child)) -> Self {
+        let log = child.stderr.take().unwrap();
+        Self::heard(home, child, log)
+    }
+
+    fn heard(home: tempfile::TempDir, child: Child, log: impl Read + Send + 'static) -> Self {
         let watch = watch(&child);
-        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let mut log = BufReader::new(Box::new(log) as Box<dyn Read + Send>);
         let mut said = String::new();
         let address = loop {
             let before = said.len();
@@ -212,12 +228,17 @@ fn control(command: &mut Command, terminal: OwnedFd) {
     unsafe { command.pre_exec(begin) };
 }
 
+/// What a program has of a terminal.
+enum Shown {
+    Nowhere,
+    /// It is controlled by it, and neither reads from there nor writes to it.
+    Controls(OwnedFd),
+    /// Its log goes there.
+    Log(OwnedFd),
+}
+
 /// Begins a program in a home of its own.
-fn spawn(
-    command: &str,
-    arguments: &[&str],
-    terminal: Option<OwnedFd>,
-) -> (tempfile::TempDir, Child) {
+fn spawn(command: &str, arguments: &[&str], shown: Shown) -> (tempfile::TempDir, Child) {
     let port = match arguments.contains(&"--port") {
         true => &[][..],
         false => &["--port", "0"],
@@ -249,8 +270,12 @@ fn spawn(
         .args(["serve", "-m", "tiny=./model", "--device", "cpu"])
         .args(port)
         .args(arguments);
-    if let Some(terminal) = terminal {
-        control(&mut program, terminal);
+    match shown {
+        Shown::Nowhere => {}
+        Shown::Controls(terminal) => control(&mut program, terminal),
+        Shown::Log(terminal) => {
+            program.stderr(terminal);
+        }
     }
     let child = program.spawn().unwrap();
     (home, child)
