@@ -343,7 +343,7 @@ impl Work<'_> {
     fn refuse(&mut self, custom_id: &str, refusal: &Refusal) -> Result<(), BatchError> {
         self.num_over += 1;
         self.summary.failed += 1;
-        let body = error_body(400, &refusal.message, refusal.param.as_deref());
+        let body = error_body(400, &refusal.message, refusal.param.as_deref(), None);
         self.answers.write(custom_id, 400, &body)
     }
 
@@ -351,7 +351,7 @@ impl Work<'_> {
         self.num_over += 1;
         self.summary.failed += 1;
         self.answers
-            .write(custom_id, 500, &error_body(500, message, None))
+            .write(custom_id, 500, &error_body(500, message, None, None))
     }
 
     fn complete(&mut self, open: &Open, tokenizer: &Tokenizer) -> Result<(), BatchError> {

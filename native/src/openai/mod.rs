@@ -4,6 +4,7 @@
 pub mod chunk;
 pub mod echoed;
 pub mod embeddings;
+pub mod error;
 pub mod fields;
 mod form;
 mod logprobs;
@@ -23,6 +24,7 @@ pub mod tools;
 mod unserved;
 
 pub use echoed::Echoed;
+pub use error::{error_body, error_kind};
 pub use fields::Refusal;
 pub use request::{Asked, Endpoint, Serving};
-pub use response::{Answered, Choice, Usage, error_body};
+pub use response::{Answered, Choice, Usage};

@@ -1,5 +1,4 @@
-//! The bodies that answer: OpenAI's chat completion, text completion and error. Knows tokens only to
-//! spell them.
+//! The bodies that answer: OpenAI's chat completion and text completion. Knows tokens only to spell them.
 
 use serde_json::{Map, Value, json};
 use twoclock_core::chat::{AnswerFormat, AnswerParts};
@@ -132,13 +131,4 @@ impl Answered<'_> {
         value.insert("stop_reason".into(), json!(stop));
         Value::Object(value)
     }
-}
-
-/// The body of an error. A request's own fault is an `invalid_request_error`.
-pub fn error_body(status: u16, message: &str, param: Option<&str>) -> Value {
-    let kind = match status {
-        400..500 => "invalid_request_error",
-        _ => "server_error",
-    };
-    json!({"error": {"message": message, "type": kind, "param": param, "code": null}})
 }

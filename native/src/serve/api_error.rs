@@ -3,12 +3,12 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use serde_json::Value;
 use twoclock_core::engine::handle::StreamError;
 use twoclock_core::engine::handle::SubmitError;
 use twoclock_core::error::Error;
 
-use crate::openai::Refusal;
+use crate::openai::{Refusal, error_body, error_kind};
 
 /// What a request met.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,27 +106,13 @@ impl ApiError {
 
     /// What it is called in the log and in spans: its code, or else its kind.
     pub fn word(&self) -> &'static str {
-        self.code.unwrap_or_else(|| self.kind())
-    }
-
-    /// What kind of error it is, in OpenAI's words.
-    fn kind(&self) -> &'static str {
-        match self.status.as_u16() {
-            401 => "authentication_error",
-            429 => "rate_limit_error",
-            400..500 => "invalid_request_error",
-            _ => "server_error",
-        }
+        self.code.unwrap_or_else(|| error_kind(self.status.as_u16()))
     }
 
     /// The body.
     pub fn body(&self) -> Value {
-        json!({"error": {
-            "message": self.message,
-            "type": self.kind(),
-            "param": self.param,
-            "code": self.code,
-        }})
+        let status = self.status.as_u16();
+        error_body(status, &self.message, self.param.as_deref(), self.code)
     }
 }
 
