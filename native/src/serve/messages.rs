@@ -22,8 +22,7 @@ use super::loaded::Loaded;
 use super::one_answer::OneAnswer;
 use super::request_body::RequestBody;
 use super::request_id::RequestId;
-use super::responses::named;
-use super::stream::{self, Tell};
+use super::stream::{self, Tell, named};
 use super::whole::{self, Gathered};
 use crate::anthropic::{
     Ended, MessageStream, as_chat, count_body, error_body, message_body, names,

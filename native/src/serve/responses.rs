@@ -18,7 +18,7 @@ use super::generate::{Job, Protocol, begin};
 use super::intake::within;
 use super::one_answer::OneAnswer;
 use super::request_id::RequestId;
-use super::stream::{self, Tell};
+use super::stream::{self, Tell, named};
 use super::whole::{self, Gathered};
 use crate::openai::responses::{as_chat, names};
 use crate::openai::responses_stream::ResponseStream;
@@ -88,18 +88,6 @@ impl Teller {
             answer: OneAnswer::new(format, num_prompt_tokens),
         }
     }
-}
-
-/// Events under the names of their types.
-pub fn named(events: Vec<Value>) -> Vec<Event> {
-    let event = |value: Value| {
-        let kind = value
-            .get("type")
-            .and_then(Value::as_str)
-            .unwrap_or("message");
-        Event::default().event(kind).data(value.to_string())
-    };
-    events.into_iter().map(event).collect()
 }
 
 impl Tell for Teller {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_core::Stream;
+use serde_json::Value;
 use thiserror::Error;
 use tokio::task::AbortHandle;
 use tokio::time::sleep_until;
@@ -63,6 +64,18 @@ pub fn answer<T: Tell + 'static>(
     let events = Sse::new(Events::new(job, teller)).keep_alive(keep_alive);
     // Proxies that gather answers would keep the pieces back.
     ([("x-accel-buffering", "no")], events).into_response()
+}
+
+/// Events under the names of their types.
+pub fn named(events: Vec<Value>) -> Vec<Event> {
+    let event = |value: Value| {
+        let kind = value
+            .get("type")
+            .and_then(Value::as_str)
+            .unwrap_or("message");
+        Event::default().event(kind).data(value.to_string())
+    };
+    events.into_iter().map(event).collect()
 }
 
 /// Nothing more can be told.
