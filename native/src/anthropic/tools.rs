@@ -47,7 +47,7 @@ fn function(tool: &Value) -> Result<Value, String> {
 
 fn put_choice(choice: &Map<String, Value>, chat: &mut Map<String, Value>) -> Result<(), Refusal> {
     let refuse = |said: &str| Err(Refusal::of("tool_choice", said));
-    let choosen = match choice.get("type").and_then(Value::as_str) {
+    let chosen = match choice.get("type").and_then(Value::as_str) {
         Some("auto") => json!("auto"),
         Some("any") => json!("required"),
         Some("none") => json!("none"),
@@ -57,7 +57,7 @@ fn put_choice(choice: &Map<String, Value>, chat: &mut Map<String, Value>) -> Res
         },
         _ => return refuse("tool_choice.type must be auto, any, tool or none"),
     };
-    chat.insert("tool_choice".into(), choosen);
+    chat.insert("tool_choice".into(), chosen);
     match choice.get("disable_parallel_tool_use") {
         None | Some(Value::Null) => {}
         Some(Value::Bool(one)) => {
