@@ -3,7 +3,8 @@
 
 use serde_json::{Value, json};
 
-use crate::openai::fields::{Fields, Refusal};
+use crate::openai::fields::Fields;
+use crate::openai::refusal::{Below, Refusal};
 
 /// The messages, what the system is told before them.
 ///
@@ -12,14 +13,13 @@ use crate::openai::fields::{Fields, Refusal};
 pub(super) fn read(fields: &Fields<'_>) -> Result<Vec<Value>, Refusal> {
     let mut messages = Vec::new();
     if let Some(system) = fields.get("system") {
-        let text = texts(system).map_err(|why| Refusal::of("system", format!("system{why}")))?;
+        let text = texts(system).map_err(|wrong| wrong.of("system"))?;
         messages.push(json!({"role": "system", "content": text}));
     }
     let given = fields.list("messages")?.filter(|list| !list.is_empty());
-    let given =
-        given.ok_or_else(|| Refusal::of("messages", "messages must be a list of at least one"))?;
+    let given = given.ok_or_else(|| Refusal::of("messages", "must be a list of at least one"))?;
     for (index, message) in given.iter().enumerate() {
-        let refuse = |why: String| Refusal::of("messages", format!("messages[{index}]{why}"));
+        let refuse = |wrong: Below| wrong.of_item("messages", index);
         let content = message.get("content").unwrap_or(&Value::Null);
         match message.get("role").and_then(Value::as_str) {
             Some("user") => put_user(content, &mut messages),
@@ -27,7 +27,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Vec<Value>, Refusal> {
             Some("system") => texts(content).map(|text| {
                 messages.push(json!({"role": "system", "content": text}));
             }),
-            _ => Err(".role must be user or assistant".to_owned()),
+            _ => Err(Below::new(".role", "must be user or assistant")),
         }
         .map_err(refuse)?;
     }
@@ -35,7 +35,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Vec<Value>, Refusal> {
 }
 
 /// A text, or the texts of blocks.
-fn texts(value: &Value) -> Result<String, String> {
+fn texts(value: &Value) -> Result<String, Below> {
     match value {
         Value::String(text) => Ok(text.clone()),
         Value::Array(blocks) => {
@@ -44,18 +44,18 @@ fn texts(value: &Value) -> Result<String, String> {
                 _ => None,
             };
             let texts: Option<String> = blocks.iter().map(text).collect();
-            texts.ok_or_else(|| " has a block that is no text".to_owned())
+            texts.ok_or_else(|| Below::new("", "has a block that is no text"))
         }
-        _ => Err(" must be a string or a list of text blocks".to_owned()),
+        _ => Err(Below::new("", "must be a string or a list of text blocks")),
     }
 }
 
 /// Results of calls become messages of their own, and stand before what else is said.
-fn put_user(content: &Value, messages: &mut Vec<Value>) -> Result<(), String> {
+fn put_user(content: &Value, messages: &mut Vec<Value>) -> Result<(), Below> {
     let blocks = match content {
         Value::Array(blocks) => blocks.as_slice(),
         text => {
-            let text = texts(text).map_err(|why| format!(".content{why}"))?;
+            let text = texts(text).map_err(|wrong| wrong.within(".content"))?;
             messages.push(json!({"role": "user", "content": text}));
             return Ok(());
         }
@@ -63,25 +63,26 @@ fn put_user(content: &Value, messages: &mut Vec<Value>) -> Result<(), String> {
     let mut said = String::new();
     let mut says = false;
     for (n, block) in blocks.iter().enumerate() {
-        let wrong = |why: String| format!(".content[{n}]{why}");
+        let at = |wrong: Below| wrong.within(format!(".content[{n}]"));
+        let not_text = |path: &str| at(Below::new(path, "must be a string"));
         match block.get("type").and_then(Value::as_str) {
             Some("text") => {
                 let text = block.get("text").and_then(Value::as_str);
-                said.push_str(text.ok_or_else(|| wrong(".text must be a string".into()))?);
+                said.push_str(text.ok_or_else(|| not_text(".text"))?);
                 says = true;
             }
             Some("tool_result") => {
                 let id = block.get("tool_use_id").and_then(Value::as_str);
-                let id = id.ok_or_else(|| wrong(".tool_use_id must be a string".into()))?;
+                let id = id.ok_or_else(|| not_text(".tool_use_id"))?;
                 let text = match block.get("content") {
                     None | Some(Value::Null) => String::new(),
                     Some(content) => {
-                        texts(content).map_err(|why| wrong(format!(".content{why}")))?
+                        texts(content).map_err(|wrong| at(wrong.within(".content")))?
                     }
                 };
                 messages.push(json!({"role": "tool", "tool_call_id": id, "content": text}));
             }
-            kind => return Err(wrong(format!(".{}", unserved(kind)))),
+            kind => return Err(at(unserved(kind))),
         }
     }
     if says || blocks.is_empty() {
@@ -91,23 +92,24 @@ fn put_user(content: &Value, messages: &mut Vec<Value>) -> Result<(), String> {
 }
 
 /// What is said of a block that is none of those that are served.
-fn unserved(kind: Option<&str>) -> String {
+fn unserved(kind: Option<&str>) -> Below {
     match kind {
-        Some(kind) => format!("type {kind:?} is not served"),
-        None => "type must be a string".to_owned(),
+        Some(kind) => Below::new(".type", format!("{kind:?} is not served")),
+        None => Below::new(".type", "must be a string"),
     }
 }
 
-fn assistant(content: &Value) -> Result<Value, String> {
+fn assistant(content: &Value) -> Result<Value, Below> {
     let Value::Array(blocks) = content else {
-        let text = texts(content).map_err(|why| format!(".content{why}"))?;
+        let text = texts(content).map_err(|wrong| wrong.within(".content"))?;
         return Ok(json!({"role": "assistant", "content": text}));
     };
     let (mut said, mut thoughts, mut calls) = (String::new(), String::new(), Vec::new());
     for (n, block) in blocks.iter().enumerate() {
+        let at = |wrong: Below| wrong.within(format!(".content[{n}]"));
         let text = |name: &str| {
             let text = block.get(name).and_then(Value::as_str);
-            text.ok_or_else(|| format!(".content[{n}].{name} must be a string"))
+            text.ok_or_else(|| at(Below::new(format!(".{name}"), "must be a string")))
         };
         match block.get("type").and_then(Value::as_str) {
             Some("text") => said.push_str(text("text")?),
@@ -116,15 +118,14 @@ fn assistant(content: &Value) -> Result<Value, String> {
             Some("redacted_thinking") => {}
             Some("tool_use") => {
                 let input = block.get("input").filter(|input| input.is_object());
-                let input =
-                    input.ok_or_else(|| format!(".content[{n}].input must be an object"))?;
+                let input = input.ok_or_else(|| at(Below::new(".input", "must be an object")))?;
                 calls.push(json!({
                     "id": text("id")?,
                     "type": "function",
                     "function": {"name": text("name")?, "arguments": input},
                 }));
             }
-            kind => return Err(format!(".content[{n}].{}", unserved(kind))),
+            kind => return Err(at(unserved(kind))),
         }
     }
     let mut message = json!({"role": "assistant", "content": said});

@@ -3,7 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::openai::fields::{Fields, Refusal};
+use crate::openai::fields::Fields;
+use crate::openai::refusal::Refusal;
 
 /// Writes the form as a chat has it, where there is one.
 ///
@@ -20,7 +21,7 @@ pub(super) fn put_into(chat: &mut Map<String, Value>, fields: &Fields<'_>) -> Re
     };
     let refuse = |name: &str, must: &str| {
         let path = format!("{field}.{name}");
-        Err(Refusal::of(&path, format!("{path} must be {must}")))
+        Err(Refusal::of(&path, format!("must be {must}")))
     };
     if format.get("type").and_then(Value::as_str) != Some("json_schema") {
         return refuse("type", "json_schema");

@@ -4,7 +4,8 @@
 use serde_json::{Value, json};
 
 use super::{messages, output_format, tools};
-use crate::openai::fields::{Fields, Name, Refusal};
+use crate::openai::fields::Fields;
+use crate::openai::refusal::{Below, Name, Refusal};
 
 /// Fields that would change the answer, and that nothing here stands behind.
 const UNSERVED: [&str; 3] = ["mcp_servers", "container", "context_management"];
@@ -18,7 +19,7 @@ pub fn as_chat(body: &Value, counts: bool) -> Result<Value, Refusal> {
     let fields = Fields::of(body)?;
     for name in UNSERVED {
         if fields.gives(name) {
-            return Err(Refusal::of(name, format!("{name} is not served")));
+            return Err(Refusal::of(name, "is not served"));
         }
     }
     let mut chat = body.as_object().cloned().unwrap_or_default();
@@ -35,9 +36,9 @@ pub fn as_chat(body: &Value, counts: bool) -> Result<Value, Refusal> {
         chat.remove(name);
     }
     match fields.count("max_tokens")? {
-        Some(0) => return Err(Refusal::of("max_tokens", "max_tokens must be 1 or more")),
+        Some(0) => return Err(Refusal::of("max_tokens", "must be 1 or more")),
         None if !counts => {
-            return Err(Refusal::of("max_tokens", "max_tokens must be given"));
+            return Err(Refusal::of("max_tokens", "must be given"));
         }
         _ => {}
     }
@@ -62,8 +63,8 @@ pub fn as_chat(body: &Value, counts: bool) -> Result<Value, Refusal> {
             Some("disabled") => Some(false),
             Some("adaptive") => None,
             _ => {
-                let said = "thinking.type must be enabled, disabled or adaptive";
-                return Err(Refusal::of("thinking", said));
+                let must = "must be enabled, disabled or adaptive";
+                return Err(Below::new(".type", must).of("thinking"));
             }
         };
         if let Some(enabled) = enabled {
@@ -213,9 +214,8 @@ mod tests {
                 "output_format.schema",
             ),
         ] {
-            let refused = Refusal::of(field, format!("{field}: why"));
-            let refused = refused.renamed(&names(&json!({given: {}})));
-            assert_eq!(refused, Refusal::of(name, format!("{name}: why")));
+            let refused = Refusal::because(field, "why").renamed(&names(&json!({given: {}})));
+            assert_eq!(refused, Refusal::because(name, "why"));
         }
     }
 }

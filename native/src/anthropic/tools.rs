@@ -3,7 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::openai::fields::{Fields, Refusal};
+use crate::openai::fields::Fields;
+use crate::openai::refusal::{Below, Refusal};
 
 /// Writes the tools and the choice among them as a chat has them.
 ///
@@ -11,9 +12,10 @@ use crate::openai::fields::{Fields, Refusal};
 /// What is no tool or no choice, by its own name.
 pub(super) fn put_into(chat: &mut Map<String, Value>, fields: &Fields<'_>) -> Result<(), Refusal> {
     if let Some(tools) = fields.list("tools")? {
-        let tools = tools.iter().enumerate().map(|(index, tool)| {
-            function(tool).map_err(|why| Refusal::of("tools", format!("tools[{index}]{why}")))
-        });
+        let tools = tools
+            .iter()
+            .enumerate()
+            .map(|(index, tool)| function(tool).map_err(|wrong| wrong.of_item("tools", index)));
         chat.insert("tools".into(), tools.collect::<Result<Value, _>>()?);
     }
     if let Some(choice) = fields.object("tool_choice")? {
@@ -23,14 +25,16 @@ pub(super) fn put_into(chat: &mut Map<String, Value>, fields: &Fields<'_>) -> Re
 }
 
 /// A tool as a chat has it.
-fn function(tool: &Value) -> Result<Value, String> {
-    let tool = tool.as_object().ok_or(" must be an object")?;
+fn function(tool: &Value) -> Result<Value, Below> {
+    let tool = tool.as_object();
+    let tool = tool.ok_or_else(|| Below::new("", "must be an object"))?;
     match tool.get("type").and_then(Value::as_str) {
         None | Some("custom") => {}
-        Some(other) => return Err(format!(".type {other:?} is not served")),
+        Some(other) => return Err(Below::new(".type", format!("{other:?} is not served"))),
     }
     if !tool.get("input_schema").is_some_and(Value::is_object) {
-        return Err(".input_schema must be a JSON schema, an object".to_owned());
+        let must = "must be a JSON schema, an object";
+        return Err(Below::new(".input_schema", must));
     }
     let mut function = Map::new();
     for (from, to) in [
@@ -46,16 +50,16 @@ fn function(tool: &Value) -> Result<Value, String> {
 }
 
 fn put_choice(choice: &Map<String, Value>, chat: &mut Map<String, Value>) -> Result<(), Refusal> {
-    let refuse = |said: &str| Err(Refusal::of("tool_choice", said));
+    let refuse = |path: &str, must: &str| Err(Below::new(path, must).of("tool_choice"));
     let chosen = match choice.get("type").and_then(Value::as_str) {
         Some("auto") => json!("auto"),
         Some("any") => json!("required"),
         Some("none") => json!("none"),
         Some("tool") => match choice.get("name").and_then(Value::as_str) {
             Some(name) => json!({"type": "function", "function": {"name": name}}),
-            None => return refuse("tool_choice.name must be a string"),
+            None => return refuse(".name", "must be a string"),
         },
-        _ => return refuse("tool_choice.type must be auto, any, tool or none"),
+        _ => return refuse(".type", "must be auto, any, tool or none"),
     };
     chat.insert("tool_choice".into(), chosen);
     match choice.get("disable_parallel_tool_use") {
@@ -63,7 +67,7 @@ fn put_choice(choice: &Map<String, Value>, chat: &mut Map<String, Value>) -> Res
         Some(Value::Bool(one)) => {
             chat.insert("parallel_tool_calls".into(), json!(!one));
         }
-        Some(_) => return refuse("tool_choice.disable_parallel_tool_use must be true or false"),
+        Some(_) => return refuse(".disable_parallel_tool_use", "must be true or false"),
     }
     Ok(())
 }

@@ -116,7 +116,7 @@ impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
                         self.take_in(entry.line, framed, arrival, &mut work)?;
                     }
                     Reading::Unreadable { custom_id, cause } => {
-                        work.refuse(&custom_id, &Refusal::of("body", cause))?;
+                        work.refuse(&custom_id, &Refusal::sentence("body", cause))?;
                     }
                 }
                 (self.told)(work.num_over);
@@ -256,11 +256,11 @@ impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
 
     fn understand(&self, framed: &Framed) -> Result<Asked, Refusal> {
         if framed.method != "POST" {
-            return Err(Refusal::of("method", "method must be \"POST\""));
+            return Err(Refusal::of("method", "must be \"POST\""));
         }
         let endpoint = framed.url.as_str().and_then(Endpoint::of_url);
         let endpoint = endpoint.ok_or_else(|| {
-            let must = "url must be /v1/chat/completions or /v1/completions";
+            let must = "must be /v1/chat/completions or /v1/completions";
             Refusal::of("url", must)
         })?;
         let serving = Serving {
@@ -299,13 +299,7 @@ impl<R: ExecuteModel, C: Clock> Job<'_, R, C> {
             // What shows only while an answer is drawn may be the request's fault as well.
             Some(
                 error @ (RequestError::StructuredOutput(_) | RequestError::EverythingBanned { .. }),
-            ) => work.refuse(
-                &open.custom_id,
-                &Refusal {
-                    message: error.to_string(),
-                    param: None,
-                },
-            ),
+            ) => work.refuse(&open.custom_id, &Refusal::general(error)),
             Some(error) => work.fail(&open.custom_id, &error.to_string()),
             None => work.complete(&open, self.engine.tokenizer()),
         };
@@ -343,7 +337,7 @@ impl Work<'_> {
     fn refuse(&mut self, custom_id: &str, refusal: &Refusal) -> Result<(), BatchError> {
         self.num_over += 1;
         self.summary.failed += 1;
-        let body = error_body(400, &refusal.message, refusal.param.as_deref(), None);
+        let body = error_body(400, &refusal.to_string(), refusal.param.as_deref(), None);
         self.answers.write(custom_id, 400, &body)
     }
 

@@ -3,7 +3,8 @@
 
 use serde_json::{Map, Value};
 
-use super::fields::{Fields, Refusal};
+use super::fields::Fields;
+use super::refusal::Refusal;
 
 /// Most pairs of `metadata`, and most bytes of its names and values, OpenAI's.
 const MAX_METADATA: (usize, usize, usize) = (16, 64, 512);
@@ -116,7 +117,7 @@ fn check_text(name: &str, value: Option<&Value>, most: usize) -> Result<(), Refu
         |value: &Value| value.is_null() || value.as_str().is_some_and(|text| text.len() <= most);
     match value {
         Some(value) if !fits(value) => {
-            let said = format!("{name} must be a string of at most {most} bytes");
+            let said = format!("must be a string of at most {most} bytes");
             Err(Refusal::of(name, said))
         }
         _ => Ok(()),
@@ -132,7 +133,7 @@ fn check_metadata(fields: &Fields<'_>) -> Result<(), Refusal> {
     match fields.object("metadata")? {
         Some(pairs) if pairs.len() > most || !pairs.iter().all(fits) => {
             let said = format!(
-                "metadata must have at most {most} strings of {value_bytes} bytes, with names of {name_bytes}"
+                "must have at most {most} strings of {value_bytes} bytes, with names of {name_bytes}"
             );
             Err(Refusal::of("metadata", said))
         }

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use twoclock_core::engine::Prompt;
 use twoclock_core::types::PoolingParams;
 
-use super::fields::{self, Fields, Refusal};
+use super::fields::{self, Fields};
+use super::refusal::Refusal;
 
 /// Most texts of one body.
 const MAX_INPUTS: usize = 2048;
@@ -33,7 +34,7 @@ impl AskedEmbeddings {
             None | Some("float") => false,
             Some("base64") => true,
             Some(_) => {
-                let said = "encoding_format must be float or base64";
+                let said = "must be float or base64";
                 return Err(Refusal::of("encoding_format", said));
             }
         };
@@ -52,7 +53,7 @@ impl AskedEmbeddings {
 
 fn inputs(fields: &Fields<'_>) -> Result<Vec<Prompt>, Refusal> {
     let refuse = |said: String| Err(Refusal::of("input", said));
-    let must = "input must be a text, a list of texts, token ids, or a list of lists of token ids";
+    let must = "must be a text, a list of texts, token ids, or a list of lists of token ids";
     let one = |item: &Value| match item {
         Value::String(text) if text.is_empty() => None,
         Value::String(text) => Some(Prompt::Text(text.clone())),
@@ -63,9 +64,7 @@ fn inputs(fields: &Fields<'_>) -> Result<Vec<Prompt>, Refusal> {
             Some(ids) => Some(vec![Prompt::TokenIds(ids)]),
             None if list.len() > MAX_INPUTS => {
                 let n = list.len();
-                return refuse(format!(
-                    "input has {n} texts, but {MAX_INPUTS} are the most"
-                ));
+                return refuse(format!("has {n} texts, but {MAX_INPUTS} are the most"));
             }
             None => list.iter().map(one).collect(),
         },

@@ -1,58 +1,9 @@
 //! The fields of a request's body, each read once and refused by its name.
 
 use serde_json::{Map, Value};
-use thiserror::Error;
 use twoclock_core::types::TokenId;
 
-/// A request that means nothing: which of its fields, and why.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{message}")]
-pub struct Refusal {
-    /// The field.
-    pub param: Option<String>,
-    /// One sentence.
-    pub message: String,
-}
-
-impl Refusal {
-    /// Refuses a field.
-    pub fn of(param: &str, message: impl Into<String>) -> Self {
-        Self {
-            param: Some(param.to_owned()),
-            message: message.into(),
-        }
-    }
-
-    /// The same where fields have other names. The message is one that begins with its field, as all here do.
-    #[must_use]
-    pub fn renamed(self, names: &[Name]) -> Self {
-        let is_of_path = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '[' | ']');
-        let end = self.message.find(|c| !is_of_path(c));
-        let (path, said) = self.message.split_at(end.unwrap_or(self.message.len()));
-        Self {
-            message: renamed(path, names) + said,
-            param: self.param.map(|param| renamed(&param, names)),
-        }
-    }
-}
-
-/// A field, or what it holds, and how it is called elsewhere. `[]` is any place of a list.
-pub type Name = (&'static str, &'static str);
-
-/// A path by the first of the names that leads to it or to what it is in.
-fn renamed(path: &str, names: &[Name]) -> String {
-    let place = path.split_once('[').and_then(|(list, rest)| {
-        let (place, rest) = rest.split_once(']')?;
-        Some((format!("{list}[]{rest}"), format!("[{place}]")))
-    });
-    let (any, place) = place.unwrap_or_else(|| (path.to_owned(), String::new()));
-    let found = names.iter().find_map(|(from, to)| {
-        let rest = any.strip_prefix(from)?;
-        let is_whole = rest.is_empty() || rest.starts_with(['.', '[']);
-        is_whole.then(|| format!("{to}{rest}").replacen("[]", &place, 1))
-    });
-    found.unwrap_or_else(|| path.to_owned())
-}
+use super::refusal::Refusal;
 
 /// The fields of a body. One that is `null` is not there.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +25,7 @@ impl<'a> Fields<'a> {
     /// It is no object.
     pub fn of(body: &'a Value) -> Result<Self, Refusal> {
         let object = body.as_object().map(Self);
-        object.ok_or_else(|| Refusal::of("body", "body must be a JSON object"))
+        object.ok_or_else(|| Refusal::of("body", "must be a JSON object"))
     }
 
     /// Whether it is there, which is to be refused: what is read is asked for by [`Self::get`] and the others.
@@ -107,7 +58,7 @@ impl<'a> Fields<'a> {
         match read(value) {
             Some(read) => Ok(Some(read)),
             None => {
-                let said = format!("{name} is {}, but must be {must}", shown(value));
+                let said = format!("is {}, but must be {must}", shown(value));
                 Err(Refusal::of(name, said))
             }
         }
@@ -201,51 +152,5 @@ pub mod asked_for {
         NAMES.take();
         read();
         NAMES.take()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_refused_is_renamed_wherever_it_stands() {
-        let names = [
-            ("form.schema", "text.format"),
-            ("form", "text"),
-            ("tools[].function", "tools[]"),
-            ("messages", "input"),
-        ];
-        for (param, message, new_param, new_message) in [
-            ("form", "form: why", "text", "text: why"),
-            (
-                "form.schema",
-                "form.schema.a is 5",
-                "text.format",
-                "text.format.a is 5",
-            ),
-            (
-                "tools",
-                "tools[12].function.name must be",
-                "tools",
-                "tools[12].name must be",
-            ),
-            (
-                "tools",
-                "tools[0].type must be",
-                "tools",
-                "tools[0].type must be",
-            ),
-            (
-                "messages",
-                "messages[3].a[1] must be",
-                "input",
-                "input[3].a[1] must be",
-            ),
-            ("formal", "formal is 5", "formal", "formal is 5"),
-        ] {
-            let refusal = Refusal::of(param, message).renamed(&names);
-            assert_eq!(refusal, Refusal::of(new_param, new_message));
-        }
     }
 }

@@ -6,8 +6,9 @@ use twoclock_core::chat::{ToolChoice, form_of_answer};
 use twoclock_core::text::Tokenizer;
 use twoclock_core::types::StructuredOutput;
 
-use super::fields::{Fields, Refusal};
+use super::fields::Fields;
 use super::messages::Chat;
+use super::refusal::Refusal;
 use crate::output;
 
 /// Forms by name, and where they stand.
@@ -39,10 +40,7 @@ pub(super) fn read(
             Some(Value::Bool(flag)) => *flag,
             Some(_) => {
                 let field = format!("structured_outputs.{COMPACT}");
-                return Err(Refusal::of(
-                    &field,
-                    format!("{field} must be true or false"),
-                ));
+                return Err(Refusal::of(&field, "must be true or false"));
             }
         };
         for (name, field) in FORMS {
@@ -62,7 +60,7 @@ pub(super) fn read(
         forms.extend(form.map(|form| (form, field)));
     }
     if let [_, (_, second), ..] = forms[..] {
-        let said = format!("{second} asks for a form, and another is asked for already: give one");
+        let said = "asks for a form, and another is asked for already: give one";
         return Err(Refusal::of(second, said));
     }
     let form = forms.pop();
@@ -107,14 +105,12 @@ pub(super) fn of_chat(
         .or(demanded.then_some("tool_choice"))
         .filter(|_| chat.has_begun)
     {
-        let said = format!(
-            "{field} gives all of the answer a form, and the last message has begun it: it cannot be continued in one"
-        );
+        let said = "gives all of the answer a form, and the last message has begun it: it cannot be continued in one";
         return Err(Refusal::of(field, said));
     }
     let called = |schema: Option<&Value>| {
         form_of_answer(&tools.tools, &tools.choice, format, schema, tokenizer)
-            .map_err(|why| Refusal::of("tools", why.to_string()))
+            .map_err(|why| Refusal::sentence("tools", why))
     };
     if demanded {
         return Ok(called(None)?.map(|form| (form, "tools")));
@@ -154,11 +150,11 @@ fn refuse_unknown(given: &Map<String, Value>) -> Result<(), Refusal> {
         Some(name) => {
             let name = output::beginning(name);
             let field = format!("structured_outputs.{name}");
-            let said = format!("{field} is not served: there are {listed}");
+            let said = format!("is not served: there are {listed}");
             Err(Refusal::of(&field, said))
         }
         None if given.values().all(Value::is_null) => {
-            let said = format!("structured_outputs names no form: there are {listed}");
+            let said = format!("names no form: there are {listed}");
             Err(Refusal::of("structured_outputs", said))
         }
         None => Ok(()),
@@ -172,10 +168,7 @@ fn response_format(
         Some(schema) if schema.is_object() => {
             Ok(Some((StructuredOutput::Json(schema.to_string()), field)))
         }
-        _ => {
-            let said = format!("{field} must be a JSON schema, an object");
-            Err(Refusal::of(field, said))
-        }
+        _ => Err(Refusal::of(field, "must be a JSON schema, an object")),
     };
     match format.get("type").and_then(Value::as_str) {
         Some("text") => Ok(None),
@@ -189,7 +182,7 @@ fn response_format(
             schema(nested.and_then(|json| json.get("schema")), SCHEMA)
         }
         _ => {
-            let said = "response_format.type must be text, json_object or json_schema";
+            let said = "must be text, json_object or json_schema";
             Err(Refusal::of("response_format.type", said))
         }
     }
@@ -229,7 +222,7 @@ fn named(
                 "json_object" => "true or false",
                 _ => "a string",
             };
-            let said = format!("{field} must be {must}");
+            let said = format!("must be {must}");
             Err(Refusal::of(field, said))
         }
     }

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use twoclock_core::chat::{AnswerFormat, ChatPrompt};
 use twoclock_core::text::RenderedPrompt;
 
-use super::fields::{Fields, Refusal};
+use super::fields::Fields;
+use super::refusal::{Below, Refusal};
 use super::request::Serving;
 use super::tool_calls;
 use super::tools::Tools;
@@ -27,16 +28,17 @@ pub struct Chat {
 /// # Errors
 /// [`Refusal`] of what is no message or tool, and of what the model's template refuses.
 pub fn read(fields: &Fields<'_>, serving: &Serving<'_>) -> Result<Chat, Refusal> {
-    let refuse = |said: String| Refusal::of("messages", said);
     let Some(template) = serving.template else {
-        return Err(refuse(
-            "this model has no chat template: use /v1/completions".into(),
-        ));
+        let said = "this model has no chat template: use /v1/completions";
+        return Err(Refusal::sentence("messages", said));
     };
     let given = fields.list("messages")?.filter(|list| !list.is_empty());
-    let given = given.ok_or_else(|| refuse("messages must be a list of at least one".into()))?;
-    let messages = given.iter().enumerate().map(|(i, m)| message(i, m));
-    let messages: Vec<Value> = messages.collect::<Result<_, _>>().map_err(refuse)?;
+    let given = given.ok_or_else(|| Refusal::of("messages", "must be a list of at least one"))?;
+    let messages = given
+        .iter()
+        .enumerate()
+        .map(|(index, given)| message(given).map_err(|wrong| wrong.of_item("messages", index)));
+    let messages: Vec<Value> = messages.collect::<Result<_, _>>()?;
     let tools = Tools::read(fields, Some(template))?;
     let mut extra = fields
         .object("chat_template_kwargs")?
@@ -48,7 +50,7 @@ pub fn read(fields: &Fields<'_>, serving: &Serving<'_>) -> Result<Chat, Refusal>
     if goes_on && begins_answer == Some(true) {
         let said = "the last message is either continued or followed by another: continue_final_message and \
                     add_generation_prompt cannot both be true";
-        return Err(Refusal::of("continue_final_message", said));
+        return Err(Refusal::sentence("continue_final_message", said));
     }
     let ChatPrompt {
         prompt,
@@ -67,7 +69,7 @@ pub fn read(fields: &Fields<'_>, serving: &Serving<'_>) -> Result<Chat, Refusal>
             )
         }
     }
-    .map_err(|e| refuse(e.to_string()))?;
+    .map_err(|why| Refusal::sentence("messages", why))?;
     let format = AnswerFormat {
         reasoning,
         tools: tools.offered(),
@@ -81,17 +83,16 @@ pub fn read(fields: &Fields<'_>, serving: &Serving<'_>) -> Result<Chat, Refusal>
 }
 
 /// One message as templates expect it: content is one text.
-fn message(index: usize, message: &Value) -> Result<Value, String> {
+fn message(message: &Value) -> Result<Value, Below> {
     let object = message
         .as_object()
-        .ok_or_else(|| format!("messages[{index}] must be an object"))?;
+        .ok_or_else(|| Below::new("", "must be an object"))?;
     let role = match object.get("role").and_then(Value::as_str) {
         Some("developer" | "system") => "system",
         Some(role @ ("user" | "assistant" | "tool")) => role,
         _ => {
-            return Err(format!(
-                "messages[{index}].role must be system, developer, user, assistant or tool"
-            ));
+            let must = "must be system, developer, user, assistant or tool";
+            return Err(Below::new(".role", must));
         }
     };
     let content = match object.get("content") {
@@ -104,18 +105,17 @@ fn message(index: usize, message: &Value) -> Result<Value, String> {
             };
             let texts: Option<Vec<String>> = parts.iter().map(text).collect();
             texts
-                .ok_or_else(|| format!("messages[{index}].content has a part that is no text"))?
+                .ok_or_else(|| Below::new(".content", "has a part that is no text"))?
                 .concat()
         }
         Some(_) => {
-            return Err(format!(
-                "messages[{index}].content must be a string or a list of text parts"
-            ));
+            let must = "must be a string or a list of text parts";
+            return Err(Below::new(".content", must));
         }
     };
     let mut whole = object.clone();
     whole.insert("role".into(), json!(role));
     whole.insert("content".into(), json!(content));
-    tool_calls::read_calls(index, &mut whole)?;
+    tool_calls::read_calls(&mut whole)?;
     Ok(Value::Object(whole))
 }

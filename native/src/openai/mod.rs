@@ -11,6 +11,7 @@ mod logprobs;
 pub mod messages;
 pub mod models;
 mod prompts;
+pub mod refusal;
 pub mod request;
 pub mod response;
 mod response_items;
@@ -25,6 +26,6 @@ mod unserved;
 
 pub use echoed::Echoed;
 pub use error::{error_body, error_kind};
-pub use fields::Refusal;
+pub use refusal::Refusal;
 pub use request::{Asked, Endpoint, Serving};
 pub use response::{Answered, Choice, Usage};

@@ -5,7 +5,8 @@ use serde_json::Value;
 use twoclock_core::engine::Prompt;
 use twoclock_core::text::{TextError, Tokenizer};
 
-use super::fields::{self, Fields, Refusal};
+use super::fields::{self, Fields};
+use super::refusal::Refusal;
 use super::request::{Endpoint, Serving};
 
 /// How a body wants its prompts read.
@@ -31,13 +32,12 @@ impl Reading {
         let is_text = endpoint == Endpoint::Completions;
         let add_special = fields.flag("add_special_tokens")?.unwrap_or(is_text);
         if add_special && !is_text {
-            let said =
-                "add_special_tokens is not served for a chat: its template has put them there";
+            let said = "is not served for a chat: its template has put them there";
             return Err(Refusal::of("add_special_tokens", said));
         }
         let echo = fields.flag("echo")?.unwrap_or(false);
         if echo && !is_text {
-            return Err(Refusal::of("echo", "echo is not served for a chat"));
+            return Err(Refusal::of("echo", "is not served for a chat"));
         }
         let keep = match fields.signed("truncate_prompt_tokens")? {
             None => None,
@@ -46,7 +46,7 @@ impl Reading {
                 Ok(kept) if kept > 0 => Some(kept),
                 _ => {
                     let said = format!(
-                        "truncate_prompt_tokens is {kept}, but must be 1 or more, or -1 for what the \
+                        "is {kept}, but must be 1 or more, or -1 for what the \
                          context holds"
                     );
                     return Err(Refusal::of("truncate_prompt_tokens", said));
@@ -119,7 +119,7 @@ impl Reading {
 /// The prompts: a text, texts, ids, or lists of ids.
 pub(super) fn read(fields: &Fields<'_>) -> Result<Vec<Prompt>, Refusal> {
     let refuse = |said: &str| Err(Refusal::of("prompt", said));
-    let must = "prompt must be a text, a list of texts, token ids, or a list of lists of token ids";
+    let must = "must be a text, a list of texts, token ids, or a list of lists of token ids";
     let prompts = match fields.get("prompt") {
         Some(Value::String(text)) => vec![Prompt::Text(text.clone())],
         Some(value @ Value::Array(list)) if !list.is_empty() => {

@@ -7,11 +7,12 @@ use twoclock_core::engine::Prompt;
 use twoclock_core::error::Error;
 use twoclock_core::sched::RequestError;
 use twoclock_core::text::{ChatTemplate, Tokenizer};
-use twoclock_core::types::SamplingParams;
+use twoclock_core::types::{SamplingParams, StructuredOutputError};
 use twoclock_core::weights::GenerationDefaults;
 
-use super::fields::{Fields, Name, Refusal};
+use super::fields::Fields;
 use super::prompts::{self, Reading};
+use super::refusal::{Name, Refusal};
 use super::{form, messages, sampling, unserved};
 
 /// Most bytes of a text that is taken apart though it may not fit the context.
@@ -86,11 +87,11 @@ impl Serving<'_> {
         }
         let said = match is_whole {
             true => format!(
-                "{field} has a text of {bytes} bytes, but {most} are the most for a context of {} tokens",
+                "has a text of {bytes} bytes, but {most} are the most for a context of {} tokens",
                 self.max_model_len
             ),
             false => format!(
-                "{field} has a text of {bytes} bytes, but {most} are the most that is taken apart to be counted or cut"
+                "has a text of {bytes} bytes, but {most} are the most that is taken apart to be counted or cut"
             ),
         };
         Err(Refusal::of(field, said))
@@ -145,7 +146,7 @@ impl Asked {
         serving.defaults.apply(&mut base);
         let mut params = sampling::read(&fields, base, serving.tokenizer)?;
         if params.priority != 0 && !serving.heeds_priority {
-            let said = "priority must be 0: here requests are served as they come (--scheduling-policy priority of the \
+            let said = "must be 0: here requests are served as they come (--scheduling-policy priority of the \
                         server would heed it)";
             return Err(Refusal::of("priority", said));
         }
@@ -187,7 +188,7 @@ impl Asked {
                 params.n
             );
             let param = if prompts > MAX_ANSWERS { "prompt" } else { "n" };
-            return Err(Refusal::of(param, said));
+            return Err(Refusal::sentence(param, said));
         }
         // The engine's bound is that of the context; the number itself means no more.
         params.max_tokens = params.max_tokens.min(serving.max_model_len);
@@ -202,7 +203,7 @@ impl Asked {
         }
         let (prompts, echoes) = reading
             .apply(prompts, serving.tokenizer)
-            .map_err(|e| Refusal::of(endpoint.prompt_field(), e.to_string()))?;
+            .map_err(|e| Refusal::sentence(endpoint.prompt_field(), e))?;
         let (stream, include_usage) = streaming(&fields)?;
         // Which model that is is settled before its body is read.
         fields.text("model")?;
@@ -257,16 +258,31 @@ impl Asked {
             },
             _ => return None,
         };
-        let said = error.to_string();
-        // The engine has one name for forms, wherever they come from.
-        let why = said.strip_prefix("structured_output.");
-        let said = match why.and_then(|said| said.split_once(": ")) {
-            Some((_, why)) => format!("{param}: {why}"),
-            None => said,
+        let refusal = match error {
+            Error::Request(RequestError::InvalidParameter { value, must, .. }) => {
+                Refusal::of(param, format!("is {value}, but must be {must}"))
+            }
+            Error::Request(RequestError::StructuredOutput(error)) => form_refusal(param, error),
+            error => Refusal::sentence(param, error),
         };
-        let refusal = Refusal::of(param, said);
         let refusal = refusal.renamed(&[("repetition_penalty", self.penalty_field)]);
         Some(refusal.renamed(&self.names))
+    }
+}
+
+/// What the engine says of a form, for which it has one name wherever it comes from.
+fn form_refusal(param: &str, error: &StructuredOutputError) -> Refusal {
+    use StructuredOutputError::{NothingAllowed, Refused, TooComplex, TooLarge};
+    let said = error.to_string();
+    match error {
+        Refused { name, .. }
+        | TooLarge { name, .. }
+        | TooComplex { name, .. }
+        | NothingAllowed { name, .. } => {
+            let its_own = format!("structured_output.{name}: ");
+            Refusal::because(param, said.strip_prefix(&its_own).unwrap_or(&said))
+        }
+        _ => Refusal::sentence(param, said),
     }
 }
 
@@ -286,7 +302,7 @@ fn streaming(fields: &Fields<'_>) -> Result<(bool, bool), Refusal> {
         None | Some(Value::Null) => false,
         Some(Value::Bool(flag)) => *flag,
         Some(_) => {
-            let said = "stream_options.include_usage must be true or false";
+            let said = "must be true or false";
             return Err(Refusal::of("stream_options.include_usage", said));
         }
     };
@@ -306,7 +322,7 @@ fn bounded(fields: &Fields<'_>, name: &str) -> Result<Option<usize>, Refusal> {
     let count = fields.count(name)?;
     match count.filter(|n| *n > MAX_LOGPROBS) {
         Some(n) => {
-            let said = format!("{name} is {n}, but must be at most {MAX_LOGPROBS}");
+            let said = format!("is {n}, but must be at most {MAX_LOGPROBS}");
             Err(Refusal::of(name, said))
         }
         None => Ok(count),
@@ -319,7 +335,7 @@ fn chat_logprobs(fields: &Fields<'_>) -> Result<Option<usize>, Refusal> {
         (true, top) => Ok(Some(top.unwrap_or(0))),
         (false, None | Some(0)) => Ok(None),
         (false, Some(_)) => {
-            let said = "top_logprobs asks for log-probabilities, but logprobs is not true";
+            let said = "asks for log-probabilities, but logprobs is not true";
             Err(Refusal::of("top_logprobs", said))
         }
     }

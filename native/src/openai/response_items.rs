@@ -3,7 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::fields::{Fields, Refusal};
+use super::fields::Fields;
+use super::refusal::{Below, Refusal};
 
 /// The messages, the instructions before them.
 ///
@@ -18,15 +19,14 @@ pub(super) fn messages(fields: &Fields<'_>) -> Result<Vec<Value>, Refusal> {
         Some(Value::String(text)) => messages.push(json!({"role": "user", "content": text})),
         Some(Value::Array(items)) if !items.is_empty() => {
             for (index, item) in items.iter().enumerate() {
-                let refuse = |why: &str| Refusal::of("input", format!("input[{index}]{why}"));
-                let item = item
-                    .as_object()
-                    .ok_or_else(|| refuse(" must be an object"))?;
-                put_item(item, &mut messages).map_err(|why| refuse(&why))?;
+                let item = item.as_object();
+                let item = item.ok_or_else(|| Below::new("", "must be an object"));
+                item.and_then(|item| put_item(item, &mut messages))
+                    .map_err(|wrong| wrong.of_item("input", index))?;
             }
         }
         _ => {
-            let must = "input must be a string or a list of items";
+            let must = "must be a string or a list of items";
             return Err(Refusal::of("input", must));
         }
     }
@@ -34,17 +34,18 @@ pub(super) fn messages(fields: &Fields<'_>) -> Result<Vec<Value>, Refusal> {
 }
 
 /// Adds an item to the messages, or to the last of them where it is a part of that.
-fn put_item(item: &Map<String, Value>, messages: &mut Vec<Value>) -> Result<(), String> {
+fn put_item(item: &Map<String, Value>, messages: &mut Vec<Value>) -> Result<(), Below> {
     let text = |name: &str| {
         let text = item.get(name).and_then(Value::as_str);
-        text.ok_or_else(|| format!(".{name} must be a string"))
+        text.ok_or_else(|| Below::new(format!(".{name}"), "must be a string"))
     };
     match item.get("type").and_then(Value::as_str) {
         None | Some("message") => {
             let role = text("role")?;
             // Here, as messages stand elsewhere than items.
             if !["user", "assistant", "system", "developer"].contains(&role) {
-                return Err(".role must be user, assistant, system or developer".to_owned());
+                let must = "must be user, assistant, system or developer";
+                return Err(Below::new(".role", must));
             }
             let content = content(item.get("content").unwrap_or(&Value::Null), ".content")?;
             // Thoughts before it are its own.
@@ -57,7 +58,7 @@ fn put_item(item: &Map<String, Value>, messages: &mut Vec<Value>) -> Result<(), 
             let arguments = text("arguments")?.trim();
             let is_object = serde_json::from_str::<Map<String, Value>>(arguments).is_ok();
             if !is_object && !arguments.is_empty() {
-                return Err(".arguments must be JSON of an object".to_owned());
+                return Err(Below::new(".arguments", "must be JSON of an object"));
             }
             let call = json!({
                 "id": text("call_id")?,
@@ -96,7 +97,7 @@ fn put_item(item: &Map<String, Value>, messages: &mut Vec<Value>) -> Result<(), 
                 );
             }
         }
-        Some(other) => return Err(format!(".type {other:?} is not served")),
+        Some(other) => return Err(Below::new(".type", format!("{other:?} is not served"))),
     }
     Ok(())
 }
@@ -109,7 +110,7 @@ fn is_begun(message: &Value) -> bool {
 }
 
 /// A text, or the texts of parts.
-fn content(value: &Value, name: &str) -> Result<String, String> {
+fn content(value: &Value, name: &str) -> Result<String, Below> {
     const TEXTS: [&str; 6] = [
         "input_text",
         "output_text",
@@ -118,18 +119,18 @@ fn content(value: &Value, name: &str) -> Result<String, String> {
         "reasoning_text",
         "refusal",
     ];
-    let part = |part: &Value| -> Result<String, String> {
+    let part = |part: &Value| -> Result<String, Below> {
         let kind = part.get("type").and_then(Value::as_str).unwrap_or("");
         let text = part.get("text").or_else(|| part.get("refusal"));
         let text = text
             .and_then(Value::as_str)
             .filter(|_| TEXTS.contains(&kind));
         let text = text.map(str::to_owned);
-        text.ok_or_else(|| format!("{name} has a part that is no text"))
+        text.ok_or_else(|| Below::new(name, "has a part that is no text"))
     };
     match value {
         Value::String(text) => Ok(text.clone()),
         Value::Array(parts) => parts.iter().map(part).collect(),
-        _ => Err(format!("{name} must be a string or a list of parts")),
+        _ => Err(Below::new(name, "must be a string or a list of parts")),
     }
 }

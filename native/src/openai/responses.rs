@@ -3,7 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::fields::{Fields, Name, Refusal};
+use super::fields::Fields;
+use super::refusal::{Name, Refusal};
 use super::response_items;
 use crate::output;
 
@@ -32,10 +33,11 @@ pub fn as_chat(body: &Value) -> Result<Value, Refusal> {
             .filter(asks)
             .is_some()
         {
-            let said = format!("{name} is not served: this server keeps no responses");
             let said = match name {
-                "previous_response_id" | "conversation" => said,
-                _ => format!("{name} is not served"),
+                "previous_response_id" | "conversation" => {
+                    "is not served: this server keeps no responses"
+                }
+                _ => "is not served",
             };
             return Err(Refusal::of(name, said));
         }
@@ -47,7 +49,7 @@ pub fn as_chat(body: &Value) -> Result<Value, Refusal> {
         .find(|name| *name != "reasoning.encrypted_content")
     {
         let other = output::beginning(other);
-        let said = format!("include asks for {other:?}, which is not served");
+        let said = format!("asks for {other:?}, which is not served");
         return Err(Refusal::of("include", said));
     }
     let mut chat = body.as_object().cloned().unwrap_or_default();
@@ -102,7 +104,7 @@ pub fn as_chat(body: &Value) -> Result<Value, Refusal> {
             chat.insert("truncate_prompt_tokens".into(), json!(-1));
         }
         Some(_) => {
-            let said = "truncation must be auto or disabled";
+            let said = "must be auto or disabled";
             return Err(Refusal::of("truncation", said));
         }
     }
@@ -150,6 +152,7 @@ fn nested(value: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::openai::refusal::Below;
 
     #[test]
     fn a_text_and_what_goes_with_it() {
@@ -256,7 +259,8 @@ mod tests {
             "include": ["reasoning.encrypted_content"]});
         assert!(as_chat(&passed).is_ok());
         let names = names(&json!({"input": []}));
-        let refused = Refusal::of("messages", "messages[0].role must be").renamed(&names);
-        assert_eq!(refused, Refusal::of("input", "input[0].role must be"));
+        let refused = Below::new("[0].role", "must be").of("messages");
+        let renamed = Below::new("[0].role", "must be").of("input");
+        assert_eq!(refused.renamed(&names), renamed);
     }
 }

@@ -4,7 +4,8 @@
 use twoclock_core::text::Tokenizer;
 use twoclock_core::types::{SamplingParams, TokenId};
 
-use super::fields::{Fields, Refusal};
+use super::fields::Fields;
+use super::refusal::Refusal;
 use crate::bad_words::bad_words;
 
 /// Bytes that the texts of bad words may have for each of their tokens: words have fewer.
@@ -23,7 +24,7 @@ pub(super) fn read(
         || bytes > BYTES_PER_TOKEN * SamplingParams::MAX_BAD_WORD_IDS
     {
         let said = format!(
-            "bad_words has {} words of {bytes} bytes, more than the {} or the {} tokens that may be",
+            "has {} words of {bytes} bytes, more than the {} or the {} tokens that may be",
             words.len(),
             SamplingParams::MAX_BAD_WORDS / 2,
             SamplingParams::MAX_BAD_WORD_IDS,
@@ -31,10 +32,10 @@ pub(super) fn read(
         return Err(Refusal::of("bad_words", said));
     }
     let spelled = bad_words(tokenizer, &words);
-    let spelled = spelled.map_err(|e| Refusal::of("bad_words", e.to_string()))?;
+    let spelled = spelled.map_err(|e| Refusal::sentence("bad_words", e))?;
     let salt = fields.text("cache_salt")?;
     if salt == Some("") {
-        return Err(Refusal::of("cache_salt", "cache_salt is empty"));
+        return Err(Refusal::of("cache_salt", "is empty"));
     }
     Ok(SamplingParams {
         temperature: fields.float("temperature")?.unwrap_or(base.temperature),
@@ -91,7 +92,7 @@ fn logit_bias(fields: &Fields<'_>) -> Result<Vec<(TokenId, f32)>, Refusal> {
     let read = |(id, bias): (&String, &serde_json::Value)| {
         let parsed = id.parse().ok().zip(bias.as_f64().map(|b| b as f32));
         parsed.ok_or_else(|| {
-            let said = format!("logit_bias has {id:?}: {bias}, but must map token ids to numbers");
+            let said = format!("has {id:?}: {bias}, but must map token ids to numbers");
             Refusal::of("logit_bias", said)
         })
     };

@@ -3,12 +3,13 @@
 use serde_json::{Map, Value, json};
 use twoclock_core::chat::{AnswerEvent, AnswerFormat, AnswerParts, ToolStyle};
 
-/// Writes the arguments of calls in the message at this place as templates expect them: objects, not JSON
-/// texts of some.
+use super::refusal::Below;
+
+/// Writes the arguments of calls in a message as templates expect them: objects, not JSON texts of some.
 ///
 /// # Errors
 /// What of a call is no call.
-pub fn read_calls(index: usize, message: &mut Map<String, Value>) -> Result<(), String> {
+pub fn read_calls(message: &mut Map<String, Value>) -> Result<(), Below> {
     let calls = match message.get_mut("tool_calls") {
         None => return Ok(()),
         Some(Value::Null) => {
@@ -16,14 +17,16 @@ pub fn read_calls(index: usize, message: &mut Map<String, Value>) -> Result<(), 
             return Ok(());
         }
         Some(Value::Array(calls)) => calls,
-        Some(_) => return Err(format!("messages[{index}].tool_calls must be a list")),
+        Some(_) => return Err(Below::new(".tool_calls", "must be a list")),
     };
     for (n, call) in calls.iter_mut().enumerate() {
-        let place = format!("messages[{index}].tool_calls[{n}].function");
+        let wrong = |path: &str, said: &str| {
+            Below::new(path, said).within(format!(".tool_calls[{n}].function"))
+        };
         let function = call.get_mut("function").and_then(Value::as_object_mut);
-        let function = function.ok_or_else(|| format!("{place} must be an object"))?;
+        let function = function.ok_or_else(|| wrong("", "must be an object"))?;
         if !function.get("name").is_some_and(Value::is_string) {
-            return Err(format!("{place}.name must be a string"));
+            return Err(wrong(".name", "must be a string"));
         }
         let arguments = match function.get("arguments") {
             None | Some(Value::Null) => Some(Map::new()),
@@ -33,7 +36,7 @@ pub fn read_calls(index: usize, message: &mut Map<String, Value>) -> Result<(), 
             Some(_) => None,
         };
         let arguments =
-            arguments.ok_or_else(|| format!("{place}.arguments must be JSON of an object"))?;
+            arguments.ok_or_else(|| wrong(".arguments", "must be JSON of an object"))?;
         function.insert("arguments".to_owned(), Value::Object(arguments));
     }
     Ok(())
@@ -114,14 +117,15 @@ mod tests {
         let of = |arguments: Value| {
             let call = json!({"id": "x", "function": {"name": "add", "arguments": arguments}});
             let mut message = Map::from_iter([("tool_calls".to_owned(), json!([call]))]);
-            let read = read_calls(3, &mut message);
+            let read = read_calls(&mut message);
             read.map(|()| message["tool_calls"][0]["function"]["arguments"].clone())
         };
         assert_eq!(of(json!("{\"a\": [1]}")).unwrap(), json!({"a": [1]}));
         assert_eq!(of(json!({"a": 1})).unwrap(), json!({"a": 1}));
         assert_eq!(of(json!("")).unwrap(), json!({}));
         let refused = of(json!("[1]")).unwrap_err();
-        assert!(refused.starts_with("messages[3].tool_calls[0].function.arguments"));
+        let refused = refused.of("messages[3]").to_string();
+        assert!(refused.starts_with("messages[3].tool_calls[0].function.arguments must"));
         assert!(of(json!("{")).is_err());
     }
 

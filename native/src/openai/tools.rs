@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use twoclock_core::chat::{OfferedTools, Tool, ToolChoice, ToolStyle};
 use twoclock_core::text::ChatTemplate;
 
-use super::fields::{Fields, Refusal};
+use super::fields::Fields;
+use super::refusal::{Below, Refusal};
 
 /// Most tools of one body.
 const MAX_TOOLS: usize = 128;
@@ -35,7 +36,7 @@ impl Tools {
         for old in ["functions", "function_call"] {
             let asks = fields.gives(old) && !fields.gives_nothing(old);
             if asks && fields.get("tool_choice") != Some(&json!("none")) {
-                let said = format!("{old} is not served: give tools and tool_choice");
+                let said = "is not served: give tools and tool_choice";
                 return Err(Refusal::of(old, said));
             }
         }
@@ -46,25 +47,22 @@ impl Tools {
             return match choice {
                 None | Some(ToolChoice::None | ToolChoice::Auto) => Ok(Self::default()),
                 Some(ToolChoice::Required | ToolChoice::Named(_)) => {
-                    let said = "tool_choice asks for a call, but there are no tools";
+                    let said = "asks for a call, but there are no tools";
                     Err(Refusal::of("tool_choice", said))
                 }
             };
         };
         if given.len() > MAX_TOOLS {
-            let said = format!(
-                "tools has {}, but at most {MAX_TOOLS} are taken",
-                given.len()
-            );
+            let said = format!("has {}, but at most {MAX_TOOLS} are taken", given.len());
             return Err(Refusal::of("tools", said));
         }
         let mut tools: Vec<Tool> = Vec::with_capacity(given.len());
         for (index, value) in given.iter().enumerate() {
-            let tool =
-                tool(value).map_err(|why| Refusal::of("tools", format!("tools[{index}]{why}")))?;
+            let refuse = |wrong: Below| wrong.of_item("tools", index);
+            let tool = tool(value).map_err(refuse)?;
             if tools.iter().any(|known| known.name == tool.name) {
-                let said = format!("tools[{index}] has the name of another: {}", tool.name);
-                return Err(Refusal::of("tools", said));
+                let said = format!("has the name of another: {}", tool.name);
+                return Err(refuse(Below::new("", said)));
             }
             tools.push(tool);
         }
@@ -72,7 +70,7 @@ impl Tools {
         if let ToolChoice::Named(name) = &choice
             && !tools.iter().any(|tool| tool.name == *name)
         {
-            let said = format!("tool_choice asks for {name:?}, which is none of tools");
+            let said = format!("asks for {name:?}, which is none of tools");
             return Err(Refusal::of("tool_choice", said));
         }
         if choice == ToolChoice::None {
@@ -81,11 +79,11 @@ impl Tools {
         let style = template.and_then(ToolStyle::of_template).ok_or_else(|| {
             let said = "this model's chat template does not teach it to call tools in a style that is \
                         known (those of Hermes and Qwen, Qwen3-Coder, GLM, Llama 3, Mistral)";
-            Refusal::of("tools", said)
+            Refusal::sentence("tools", said)
         })?;
         for tool in &tools {
             let checked = tool.check(style);
-            checked.map_err(|why| Refusal::of("tools", why.to_string()))?;
+            checked.map_err(|why| Refusal::sentence("tools", why))?;
         }
         Ok(Self {
             offered: Some(OfferedTools {
@@ -114,7 +112,7 @@ impl Tools {
 
 /// What `tool_choice` says.
 fn choice(given: Option<&Value>) -> Result<Option<ToolChoice>, Refusal> {
-    let must = "tool_choice must be none, auto, required, or a function with its name";
+    let must = "must be none, auto, required, or a function with its name";
     let refuse = || Refusal::of("tool_choice", must);
     let Some(given) = given else {
         return Ok(None);
@@ -134,27 +132,27 @@ fn choice(given: Option<&Value>) -> Result<Option<ToolChoice>, Refusal> {
     Ok(Some(choice))
 }
 
-/// One of `tools`, or what is wrong with it, to be put behind its place.
-fn tool(value: &Value) -> Result<Tool, String> {
+/// One of `tools`, or what is wrong with it.
+fn tool(value: &Value) -> Result<Tool, Below> {
     if value.get("type").and_then(Value::as_str) != Some("function") {
-        return Err(".type must be function".to_owned());
+        return Err(Below::new(".type", "must be function"));
     }
     let function = value.get("function").and_then(Value::as_object);
-    let function = function.ok_or(".function must be an object")?;
+    let function = function.ok_or_else(|| Below::new(".function", "must be an object"))?;
     let name = function.get("name").and_then(Value::as_str).unwrap_or("");
     let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
     if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(fits) {
-        return Err(format!(
-            ".function.name must be 1 to {MAX_NAME} letters, digits, _, - and ."
-        ));
+        let said = format!("must be 1 to {MAX_NAME} letters, digits, _, - and .");
+        return Err(Below::new(".function.name", said));
     }
     let is_text = |value: &Value| value.is_string() || value.is_null();
     if !function.get("description").is_none_or(is_text) {
-        return Err(".function.description must be a string".to_owned());
+        return Err(Below::new(".function.description", "must be a string"));
     }
     let parameters = function.get("parameters").filter(|value| !value.is_null());
     if parameters.is_some_and(|value| !value.is_object()) {
-        return Err(".function.parameters must be a JSON schema, an object".to_owned());
+        let said = "must be a JSON schema, an object";
+        return Err(Below::new(".function.parameters", said));
     }
     Ok(Tool {
         name: name.to_owned(),
@@ -238,10 +236,10 @@ mod tests {
         assert!(read(body.clone()).is_ok());
         let refused = Tools::read(&Fields::of(&body).unwrap(), Some(&tagged)).unwrap_err();
         assert_eq!(refused.param.as_deref(), Some("tools"));
-        assert!(refused.message.contains("\"a>b\""), "{refused}");
+        assert!(refused.to_string().contains("\"a>b\""), "{refused}");
         let plain = ChatTemplate::new("{{ messages }}", None, None, None).unwrap();
         let body = json!({"tools": [add()]});
         let refused = Tools::read(&Fields::of(&body).unwrap(), Some(&plain)).unwrap_err();
-        assert!(refused.message.contains("template"), "{refused}");
+        assert!(refused.to_string().contains("template"), "{refused}");
     }
 }

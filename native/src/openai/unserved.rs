@@ -3,7 +3,8 @@
 
 use serde_json::Value;
 
-use super::fields::{Fields, Refusal};
+use super::fields::Fields;
+use super::refusal::Refusal;
 
 /// Fields of OpenAI's and vLLM's that change the answer, and are not served whatever they hold.
 const FIELDS: [&str; 10] = [
@@ -29,7 +30,7 @@ const FLAGS: [(&str, bool); 5] = [
 
 /// Refuses what would change the answer and is not there.
 pub(super) fn refuse(fields: &Fields<'_>) -> Result<(), Refusal> {
-    let refuse = |name: &str| Err(Refusal::of(name, format!("{name} is not served")));
+    let refuse = |name: &str| Err(Refusal::of(name, "is not served"));
     for name in FIELDS {
         if fields.gives(name) {
             return refuse(name);
@@ -49,7 +50,8 @@ pub(super) fn refuse(fields: &Fields<'_>) -> Result<(), Refusal> {
         .list("modalities")?
         .is_none_or(|kinds| kinds.iter().all(is_text))
     {
-        let said = "modalities asks for more than text, but answers are text alone: give [\"text\"], or leave it out";
+        let said =
+            "asks for more than text, but answers are text alone: give [\"text\"], or leave it out";
         return Err(Refusal::of("modalities", said));
     }
     // llama.cpp's clients send an empty one where they want none.
@@ -57,7 +59,7 @@ pub(super) fn refuse(fields: &Fields<'_>) -> Result<(), Refusal> {
         .text("grammar")?
         .is_some_and(|text| !text.trim().is_empty())
     {
-        let said = "grammar is not served, which is llama.cpp's GBNF: give structured_outputs.grammar, in Lark's form";
+        let said = "is not served, which is llama.cpp's GBNF: give structured_outputs.grammar, in Lark's form";
         return Err(Refusal::of("grammar", said));
     }
     Ok(())

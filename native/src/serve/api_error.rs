@@ -106,7 +106,8 @@ impl ApiError {
 
     /// What it is called in the log and in spans: its code, or else its kind.
     pub fn word(&self) -> &'static str {
-        self.code.unwrap_or_else(|| error_kind(self.status.as_u16()))
+        self.code
+            .unwrap_or_else(|| error_kind(self.status.as_u16()))
     }
 
     /// The body.
@@ -119,8 +120,9 @@ impl ApiError {
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         Self {
+            message: refusal.to_string(),
             param: refusal.param,
-            ..Self::bad_request(refusal.message)
+            ..Self::bad_request("")
         }
     }
 }

@@ -61,14 +61,14 @@ fn submit(lease: Lease, body: RequestBody, record: RequestRecord) -> Result<Text
             && text.len() > most
         {
             let said = format!(
-                "input has a text of {} bytes, but {most} are the most for a context of {} tokens",
+                "has a text of {} bytes, but {most} are the most for a context of {} tokens",
                 text.len(),
                 loaded.max_model_len()
             );
             return Err(Refusal::of("input", said).into());
         }
         let ids = prompt.into_token_ids(loaded.handle().tokenizer());
-        let ids = ids.map_err(|e| Refusal::of("input", e.to_string()))?;
+        let ids = ids.map_err(|e| Refusal::sentence("input", e))?;
         num_tokens += ids.len();
         let stream = together.submit_pooling(Prompt::TokenIds(ids), asked.params.clone());
         streams.push(stream.map_err(|error| submit_error(&error, refusal))?);
@@ -98,7 +98,7 @@ fn refusal(error: &Error) -> Option<Refusal> {
         Error::Request(_) => "input",
         _ => return None,
     };
-    Some(Refusal::of(param, error.to_string()))
+    Some(Refusal::sentence(param, error))
 }
 
 async fn gather(texts: Texts) -> Result<Response, ApiError> {

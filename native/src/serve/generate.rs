@@ -24,7 +24,7 @@ use super::request_body::RequestBody;
 use super::request_id::RequestId;
 use super::request_record::{AskedOf, RequestRecord};
 use super::{chunks, stream, whole};
-use crate::openai::fields::Name;
+use crate::openai::refusal::Name;
 use crate::openai::{Asked, Echoed, Endpoint, Refusal};
 
 /// Writes a body as another protocol's.
@@ -192,11 +192,11 @@ impl Unsubmitted {
         let mut asked = asked.map_err(|refusal| refusal.renamed(&names))?;
         asked.names = names;
         if asked.stream && asked.scores_prompt {
-            let said = "prompt_logprobs is not served for a stream: ask for the answer whole";
+            let said = "is not served for a stream: ask for the answer whole";
             return Err(Refusal::of("prompt_logprobs", said).into());
         }
         if protocol.translate.is_some() && asked.params.n != 1 {
-            return Err(Refusal::of("n", "n must be 1: there is one answer to it").into());
+            return Err(Refusal::of("n", "must be 1: there is one answer to it").into());
         }
         Ok(Self {
             id,

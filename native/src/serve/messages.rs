@@ -27,7 +27,8 @@ use super::whole::{self, Gathered};
 use crate::anthropic::{
     Ended, MessageStream, as_chat, count_body, error_body, message_body, names,
 };
-use crate::openai::fields::{Fields, Refusal};
+use crate::openai::fields::Fields;
+use crate::openai::refusal::Refusal;
 use crate::openai::{Endpoint, messages};
 
 const PATH: &str = "/v1/messages";
@@ -81,7 +82,7 @@ fn num_tokens(body: &Value, loaded: &Loaded) -> Result<usize, Refusal> {
     let prompt = Prompt::Templated(chat.prompt);
     loaded.serving().hold("messages", &prompt, false)?;
     let ids = prompt.into_token_ids(loaded.handle().tokenizer());
-    let ids = ids.map_err(|e| Refusal::of("messages", e.to_string()))?;
+    let ids = ids.map_err(|e| Refusal::sentence("messages", e))?;
     Ok(ids.len())
 }
 

@@ -13,7 +13,8 @@ use super::intake::{self, within};
 use super::lease::Lease;
 use super::request_body::RequestBody;
 use super::whole;
-use crate::openai::fields::{Fields, Refusal};
+use crate::openai::fields::Fields;
+use crate::openai::refusal::Refusal;
 use crate::openai::{Serving, messages};
 
 /// `/tokenize`.
@@ -51,17 +52,14 @@ pub(super) fn ids(body: &Value, serving: &Serving<'_>) -> Result<Value, Refusal>
     let add_special = fields.flag("add_special_tokens")?;
     let prompt = match fields.text("prompt")? {
         _ if is_chat && add_special == Some(true) => {
-            let said =
-                "add_special_tokens is not served for messages: their template has put them there";
+            let said = "is not served for messages: their template has put them there";
             return Err(Refusal::of("add_special_tokens", said));
         }
         _ if is_chat => Prompt::Templated(messages::read(&fields, serving)?.prompt),
         Some(text) => Prompt::Text(text.to_owned()),
         None => {
-            return Err(Refusal::of(
-                "prompt",
-                "prompt must be a string, or there must be messages",
-            ));
+            let must = "must be a string, or there must be messages";
+            return Err(Refusal::of("prompt", must));
         }
     };
     serving.hold(field, &prompt, false)?;
@@ -69,7 +67,7 @@ pub(super) fn ids(body: &Value, serving: &Serving<'_>) -> Result<Value, Refusal>
         Prompt::Text(text) => tokenizer.encode(&text, add_special.unwrap_or(true), true),
         prompt => prompt.into_token_ids(tokenizer),
     };
-    let ids = ids.map_err(|e| Refusal::of(field, e.to_string()))?;
+    let ids = ids.map_err(|e| Refusal::sentence(field, e))?;
     let spelled = fields.flag("return_token_strs")? == Some(true);
     let texts = spelled.then(|| -> Vec<_> {
         let text = |id: &u32| String::from_utf8_lossy(tokenizer.token_bytes(*id)).into_owned();
@@ -86,10 +84,10 @@ pub(super) fn ids(body: &Value, serving: &Serving<'_>) -> Result<Value, Refusal>
 pub(super) fn text(body: &Value, serving: &Serving<'_>) -> Result<Value, Refusal> {
     let fields = Fields::of(body)?;
     if fields.get("tokens").is_none() {
-        return Err(Refusal::of("tokens", "tokens must be a list of token ids"));
+        return Err(Refusal::of("tokens", "must be a list of token ids"));
     }
     let ids = fields.ids("tokens")?;
     let text = serving.tokenizer.decode(&ids, false);
-    let text = text.map_err(|e| Refusal::of("tokens", e.to_string()))?;
+    let text = text.map_err(|e| Refusal::sentence("tokens", e))?;
     Ok(json!({"prompt": text}))
 }
