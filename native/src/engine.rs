@@ -23,13 +23,17 @@ use twoclock_shaders::kernels::matmul::Regime;
 
 use crate::clock::HostClock;
 use crate::host_executor::{DeviceChoice, HostExecutor, Pipelines};
+use crate::kv_cache_tokens::KvCacheTokens;
 use crate::memory;
-use crate::memory_advice::what_fits;
+use crate::memory_advice::{self, what_fits};
 use crate::report::Reporter;
 use crate::store::Store;
 
 /// Context where neither the user nor the model asks for less.
 const DEFAULT_CONTEXT: usize = 4096;
+
+/// Blocks that are never reached: their tokens are too many for the 32 bits of a slot.
+const MOST_BLOCKS: usize = 1 << 27;
 
 /// How an engine is made.
 #[derive(Clone, Debug, Default)]
@@ -73,8 +77,8 @@ impl EngineOptions {
     /// The limits, held against each other and against the model.
     ///
     /// # Errors
-    /// Nothing could run under them, they reach beyond the model, or the cache holds no sequence as long as is asked
-    /// for.
+    /// Nothing could run under them, they reach beyond the model, the cache holds no sequence as long as is asked
+    /// for, or is to fill a memory that is not given.
     pub fn checked(&self, model: &ModelConfig) -> anyhow::Result<SchedulerConfig> {
         let config = self.limits(model);
         config.validate_for(model)?;
@@ -88,7 +92,18 @@ impl EngineOptions {
                 config.max_model_len
             );
         }
+        if self.fills_memory() && self.memory_mib.is_none() {
+            bail!(
+                "--kv-cache-tokens max takes what --memory leaves, which is not given: say how much of the device's \
+                 memory the model may take (--memory MIB)"
+            );
+        }
         Ok(config)
+    }
+
+    fn fills_memory(&self) -> bool {
+        let serving = self.serving.as_ref();
+        serving.is_some_and(|serving| serving.kv_cache_tokens == KvCacheTokens::Max)
     }
 }
 
@@ -99,8 +114,8 @@ pub struct ServingLimits {
     pub max_num_seqs: usize,
     /// Most tokens in one step.
     pub max_num_batched_tokens: usize,
-    /// Tokens the KV cache holds; `None` is four of the longest sequences.
-    pub kv_cache_tokens: Option<usize>,
+    /// Tokens the KV cache holds.
+    pub kv_cache_tokens: KvCacheTokens,
     /// Whether requests share the blocks of equal beginnings.
     pub enable_prefix_caching: bool,
     /// What becomes of preempted requests.
@@ -112,10 +127,13 @@ pub struct ServingLimits {
 impl ServingLimits {
     /// The limits of one user, widened for many.
     fn widen(&self, one: SchedulerConfig) -> SchedulerConfig {
-        let longest = one
-            .max_model_len
-            .saturating_mul(self.max_num_seqs.clamp(1, 4));
-        let tokens = self.kv_cache_tokens.unwrap_or(longest);
+        let usual = self.max_num_seqs.clamp(1, 4);
+        let tokens = match self.kv_cache_tokens {
+            KvCacheTokens::Tokens(tokens) => tokens,
+            KvCacheTokens::Usual => one.max_model_len.saturating_mul(usual),
+            // At least; more once it is known what the rest takes.
+            KvCacheTokens::Max => one.max_model_len,
+        };
         let num_blocks = tokens.div_ceil(one.block_size);
         // A sequence that does not fit the cache could never finish.
         let held = num_blocks.saturating_mul(one.block_size).max(1);
@@ -223,7 +241,7 @@ pub fn load(
         checkpoint.quantize(quantization)?;
     }
     let model = checkpoint.config.clone();
-    let config = options.checked(&model)?;
+    let mut config = options.checked(&model)?;
     let wished = limits(&model, None).max_model_len;
     if options.max_model_len.is_none() && config.max_model_len < wished {
         tracing::warn!(
@@ -232,15 +250,21 @@ pub fn load(
             config.max_model_len
         );
     }
-    let plan = MemoryPlan::new(
-        executor.caps(),
-        &checkpoint,
-        &config,
-        options.compute_dtype,
-        options.kv_cache_dtype,
-    )?;
-    report.detail(&format!("{plan}"));
+    let plan = |limits: &SchedulerConfig| {
+        let (compute, kv) = (options.compute_dtype, options.kv_cache_dtype);
+        MemoryPlan::new(executor.caps(), &checkpoint, limits, compute, kv)
+    };
     let memory = memory::budget(executor.caps(), options.memory_mib);
+    if let Some(available) = memory.filter(|_| options.fills_memory()) {
+        let with = |num_blocks| SchedulerConfig {
+            num_blocks,
+            ..config.clone()
+        };
+        let fits = |n| plan(&with(n)).is_ok_and(|plan| plan.total() <= available);
+        config = with(memory_advice::most(config.num_blocks, MOST_BLOCKS, fits));
+    }
+    let plan = plan(&config)?;
+    report.detail(&format!("{plan}"));
     if let Some(Err(error)) = memory.map(|available| plan.check(available)) {
         let needs = |max_model_len| needed(executor.caps(), &checkpoint, options, max_model_len);
         let hint = what_fits(config.max_model_len, memory.unwrap_or(0), needs);

@@ -42,6 +42,7 @@ pub mod inspect;
 pub mod interrupt;
 pub mod keeping_executor;
 pub mod kept_tuning;
+pub mod kv_cache_tokens;
 pub mod loads;
 pub mod log_queue;
 pub mod logs;

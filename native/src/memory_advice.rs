@@ -1,4 +1,5 @@
-//! What to ask for instead of a model that does not fit. Knows no model: is told what each length takes.
+//! How much of what is asked for fits, and what to ask for instead where it does not. Knows no model: is told what each
+//! takes.
 
 /// Shortest context that is worth being named.
 const LEAST_CONTEXT: usize = 64;
@@ -14,15 +15,21 @@ pub fn what_fits(asked: usize, available: u64, needs: impl Fn(usize) -> Option<u
             format!(": even --max-model-len {least} takes --memory {mib}")
         });
     }
-    let (mut longest, mut beyond) = (least, asked);
-    while beyond - longest > 1 {
-        let middle = longest + (beyond - longest) / 2;
+    let longest = most(least, asked, fits);
+    format!(": --max-model-len {longest} fits")
+}
+
+/// The most below `beyond` that fits, where `least` does.
+pub fn most(least: usize, beyond: usize, fits: impl Fn(usize) -> bool) -> usize {
+    let (mut most, mut beyond) = (least, beyond);
+    while beyond.saturating_sub(most) > 1 {
+        let middle = most + (beyond - most) / 2;
         match fits(middle) {
-            true => longest = middle,
+            true => most = middle,
             false => beyond = middle,
         }
     }
-    format!(": --max-model-len {longest} fits")
+    most
 }
 
 #[cfg(test)]
@@ -43,5 +50,10 @@ mod tests {
             ": even --max-model-len 64 takes --memory 101"
         );
         assert_eq!(what_fits(4096, 1, |_| None), "");
+        assert_eq!(most(3, 100, |n| n <= 41), 41);
+        assert_eq!(most(3, 100, |_| true), 99);
+        // Where not even the least does, that is told by who asks for it.
+        assert_eq!(most(3, 100, |_| false), 3);
+        assert_eq!(most(3, 2, |_| true), 3);
     }
 }

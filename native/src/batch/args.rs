@@ -7,6 +7,7 @@ use twoclock_core::sched::PreemptionMode;
 
 use crate::engine::ServingLimits;
 use crate::engine_args::EngineArgs;
+use crate::kv_cache_tokens::KvCacheTokens;
 
 /// Shown below the arguments.
 pub const EXAMPLES: &str = "\
@@ -74,9 +75,10 @@ pub struct ServingArgs {
     #[arg(long, default_value_t = 512, value_name = "TOKENS")]
     pub max_num_batched_tokens: usize,
     /// Tokens of all sequences together whose keys and values are kept; when they run out, the newest
-    /// sequences wait. No sequence is longer than this [default: four of the longest sequences].
-    #[arg(long, value_name = "TOKENS")]
-    pub kv_cache_tokens: Option<usize>,
+    /// sequences wait. No sequence is longer than this. max is as many as --memory leaves [default: four of
+    /// the longest sequences].
+    #[arg(long, value_name = "TOKENS|max")]
+    pub kv_cache_tokens: Option<KvCacheTokens>,
     /// Compute every prompt in full, also where an earlier one began alike.
     #[arg(long)]
     pub no_prefix_caching: bool,
@@ -107,7 +109,7 @@ impl ServingArgs {
         ServingLimits {
             max_num_seqs: self.max_num_seqs,
             max_num_batched_tokens: self.max_num_batched_tokens,
-            kv_cache_tokens: self.kv_cache_tokens,
+            kv_cache_tokens: self.kv_cache_tokens.unwrap_or_default(),
             enable_prefix_caching: !self.no_prefix_caching,
             preemption_mode: match self.preemption_mode {
                 Preemption::Recompute => PreemptionMode::Recompute,

@@ -138,6 +138,10 @@ fn limits_under_which_nothing_could_be_served_are_said_at_the_start() {
             &["--max-model-len", "512", "--kv-cache-tokens", "96"],
             "--max-model-len is 512, but --kv-cache-tokens lets the cache hold 96",
         ),
+        (
+            &["--kv-cache-tokens", "max"],
+            "--kv-cache-tokens max takes what --memory leaves",
+        ),
     ] {
         let home = tempfile::tempdir().unwrap();
         let model = golden("models/qwen2").display().to_string();
@@ -152,6 +156,22 @@ fn limits_under_which_nothing_could_be_served_are_said_at_the_start() {
         assert_eq!(output.status.code(), Some(1), "{flags:?}: {said}");
         assert!(said.contains(told), "{said}");
     }
+}
+
+/// Nobody need reckon how many tokens a device has room for.
+#[test]
+fn keys_and_values_fill_the_memory_that_is_given() {
+    let tokens = |memory: &str| -> usize {
+        let server = Program::start(&["--kv-cache-tokens", "max", "--memory", memory]);
+        let (_, said) = server.said.split_once("kv_cache_tokens=").unwrap();
+        let end = said.find(|c: char| !c.is_ascii_digit()).unwrap();
+        said[..end].parse().unwrap()
+    };
+    let (few, many) = (tokens("20"), tokens("30"));
+    assert!(few > 4 * 512, "{few}");
+    // Halves: keys and values of 3 layers, of 2 heads of 16 each.
+    let more = (10 << 20) / (2 * 2 * 3 * 2 * 16);
+    assert!((many - few).abs_diff(more) <= 64, "{few} {many} {more}");
 }
 
 /// What a response says again is kept as long as it runs, and counts as a body does.
