@@ -19,7 +19,7 @@ use hyper::service::{HttpService, Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::connection::Connection;
 use super::connections::Connections;
@@ -137,14 +137,12 @@ impl Door {
                 .keep_alive(may_idle)
                 .serve_connection(io, service);
             let (shutdown, counts) = (self.shutdown.clone(), self.counts.clone());
+            let settled = Instant::now() + FRESH;
             tokio::spawn(async move {
-                let in_the_way = async {
-                    // Of one that has just come a request may be on its way.
-                    sleep(FRESH).await;
-                    place.is_wanted().await;
-                };
                 let leave = async {
-                    let _ = until(in_the_way, shutdown.reached(next)).await;
+                    let _ = until(place.is_wanted(), shutdown.reached(next)).await;
+                    // Of one that has just come a request may be on its way.
+                    sleep_until(settled).await;
                 };
                 if let Err(error) = serve_until(leave, connection).await {
                     note(&counts, &error, peer.ip());
