@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::runner::ExecuteModel;
 use crate::sample::grammar::Constraint;
 use crate::sched::{
-    ConfigError, KvGroupSpec, PreemptionCost, Request, RequestError, RequestUpdate, Scheduler,
+    Ahead, ConfigError, KvGroupSpec, PreemptionCost, Request, RequestError, RequestUpdate, Scheduler,
     SchedulerConfig,
 };
 use crate::types::{RequestId, SamplingParams, StopReason, TokenId};
@@ -115,10 +115,10 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         sampling_check::check(&params, self.vocab_size)?;
         let compiler = &self.constraints.compiler;
         let forms = compiler.compile(&params, &self.eos_token_ids)?;
-        self.add_checked(prompt_token_ids, params, forms)
+        self.add_checked(prompt_token_ids, params, forms, Ahead::default())
     }
 
-    /// Queues a request that means something, with the forms of its answers.
+    /// Queues a request that means something, with the forms of its answers, behind others that came with it.
     ///
     /// # Errors
     /// It could never finish.
@@ -127,6 +127,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         prompt_token_ids: Vec<TokenId>,
         params: SamplingParams,
         mut forms: Vec<Constraint>,
+        ahead: Ahead,
     ) -> Result<RequestId, RequestError> {
         let first = RequestId(self.next_id);
         let arrival = self.clock.now();
@@ -139,8 +140,9 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
                 ..params.clone()
             };
             let request = Request::new(id, prompt_token_ids.clone(), own, &self.eos_token_ids);
+            let request = request.with_prompt_of(first).behind(ahead);
             // What is said against one is said against the first.
-            self.scheduler.add_request(request.with_prompt_of(first))?;
+            self.scheduler.add_request(request)?;
             self.next_id += 1;
             let shape = RequestShape {
                 num_prompt_tokens: prompt_token_ids.len(),

@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::runner::ExecuteModel;
 use crate::sample::grammar::Constraint;
-use crate::sched::RequestError;
+use crate::sched::{Ahead, RequestError};
 use crate::text::{RenderedPrompt, TextError, Tokenizer};
 use crate::types::{FinishReason, PoolingParams, RequestId, SamplingParams, TokenId};
 use std::collections::BTreeSet;
@@ -121,7 +121,7 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
         self.add(params, |core, params| core.add_request(ids, params))
     }
 
-    /// Queues a request that was checked, with the forms of its answers.
+    /// Queues a request that was checked, with the forms of its answers, behind others that came with it.
     ///
     /// # Errors
     /// Those of [`EngineCore::add_checked`].
@@ -130,9 +130,10 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
         prompt_token_ids: Vec<TokenId>,
         params: SamplingParams,
         forms: Vec<Constraint>,
+        ahead: Ahead,
     ) -> Result<RequestId> {
         self.add(params, |core, params| {
-            core.add_checked(prompt_token_ids, params, forms)
+            core.add_checked(prompt_token_ids, params, forms, ahead)
         })
     }
 

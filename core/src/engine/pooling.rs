@@ -9,7 +9,7 @@ use super::sampling_check::check_ids;
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::runner::ExecuteModel;
-use crate::sched::{Request, RequestError, RequestUpdate};
+use crate::sched::{Ahead, Request, RequestError, RequestUpdate};
 use crate::types::{PoolingParams, PoolingType, RequestId, TokenId};
 use std::collections::BTreeMap;
 
@@ -69,6 +69,16 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         prompt_token_ids: Vec<TokenId>,
         params: PoolingParams,
     ) -> Result<RequestId, RequestError> {
+        self.add_pooling(prompt_token_ids, params, Ahead::default())
+    }
+
+    /// As [`add_pooling_request`](Self::add_pooling_request), behind others that came with it.
+    pub(super) fn add_pooling(
+        &mut self,
+        prompt_token_ids: Vec<TokenId>,
+        params: PoolingParams,
+        ahead: Ahead,
+    ) -> Result<RequestId, RequestError> {
         check_ids("the prompt", &prompt_token_ids, self.vocab_size)?;
         let hidden_size = self.hidden_size;
         if let Some(dimensions) = params.dimensions
@@ -91,7 +101,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             n: 1,
         };
         let id = RequestId(self.next_id);
-        let request = Request::pooling(id, prompt_token_ids, kind, salt);
+        let request = Request::pooling(id, prompt_token_ids, kind, salt).behind(ahead);
         self.scheduler.add_request(request)?;
         self.next_id += 1;
         let arrival = self.clock.now();

@@ -58,7 +58,7 @@ pub use output::{
     BlockCopy, ModelRunnerOutput, PLACEHOLDER_TOKEN, PoolShare, ScheduledSequence, SchedulerOutput,
     SequenceOutput,
 };
-pub use rank::STEPS_A_PRIORITY;
+pub use rank::{Ahead, STEPS_A_PRIORITY};
 pub use request::{Request, RequestStatus};
 pub use reservation::Reservation;
 pub use scheduler::Scheduler;

@@ -1,6 +1,8 @@
 //! Who comes before whom. Knows no request but by number.
 
+use super::config::SchedulerConfig;
 use crate::types::RequestId;
+use std::ops::AddAssign;
 
 /// Steps of waiting that a level of priority is worth: a request of priority 1 stands where one of
 /// priority 0 would that came so many steps later.
@@ -9,6 +11,34 @@ use crate::types::RequestId;
 /// while waiting. So a request is overtaken only by those that come within so many steps a level,
 /// however many come after: nothing starves.
 pub const STEPS_A_PRIORITY: i64 = 1024;
+
+/// What is computed before a request of those that came with it. It stands where it would if it had come when that
+/// could be done at the earliest, as if they had been sent one after the other: so many prompts of one client, and
+/// another's that comes while they are computed does not wait for all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ahead {
+    /// Tokens of their prompts.
+    pub num_prompt_tokens: usize,
+    /// Most tokens of their answers.
+    pub num_answer_tokens: usize,
+}
+
+impl Ahead {
+    /// The fewest steps in which so many tokens are computed, and so many drawn.
+    pub(super) fn num_steps(self, config: &SchedulerConfig) -> u64 {
+        let prompts = self.num_prompt_tokens / config.max_num_batched_tokens;
+        let answers = self.num_answer_tokens / config.max_num_seqs;
+        prompts.saturating_add(answers) as u64
+    }
+}
+
+impl AddAssign for Ahead {
+    fn add_assign(&mut self, other: Self) {
+        let sum = usize::saturating_add;
+        self.num_prompt_tokens = sum(self.num_prompt_tokens, other.num_prompt_tokens);
+        self.num_answer_tokens = sum(self.num_answer_tokens, other.num_answer_tokens);
+    }
+}
 
 /// A place in the order of requests: the lower comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

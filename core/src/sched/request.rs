@@ -2,7 +2,7 @@
 
 use super::block_hash::BlockHash;
 use super::output::PoolShare;
-use super::rank::Rank;
+use super::rank::{Ahead, Rank};
 use crate::types::{
     FinishReason, PoolingType, RequestId, SamplingHistory, SamplingInputs, SamplingParams, TokenId,
 };
@@ -62,6 +62,8 @@ pub struct Request {
     pub(super) awaits_prompt: bool,
     /// The first of the requests that have this prompt in common.
     first_of_prompt: RequestId,
+    /// What is computed before it of what came with it.
+    pub(super) ahead: Ahead,
     pub(super) status: RequestStatus,
     /// Its place among the others, once it was added.
     pub(super) rank: Option<Rank>,
@@ -102,6 +104,7 @@ impl Request {
             num_cached_tokens: None,
             awaits_prompt: false,
             first_of_prompt: id,
+            ahead: Ahead::default(),
             status: RequestStatus::Waiting,
             rank: None,
             block_hashes: Vec::new(),
@@ -176,6 +179,12 @@ impl Request {
     pub fn with_prompt_of(mut self, first: RequestId) -> Self {
         self.first_of_prompt = first;
         self
+    }
+
+    /// Says what of those that came with it comes before it.
+    #[must_use]
+    pub fn behind(self, ahead: Ahead) -> Self {
+        Self { ahead, ..self }
     }
 
     /// Whether both have their prompt in common.

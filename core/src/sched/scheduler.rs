@@ -181,7 +181,7 @@ impl Scheduler {
     }
 
     /// Queues a request, whose id must be larger than every earlier one. Its place is that of its arrival,
-    /// or the one it had before it was [renewed](Request::renewed).
+    /// [behind](Request::behind) what came with it, or the one it had before it was [renewed](Request::renewed).
     ///
     /// # Errors
     /// [`RequestError::EmptyPrompt`], [`RequestError::PromptTooLong`] and
@@ -219,7 +219,9 @@ impl Scheduler {
         }
         self.kv.hash_blocks(&mut request);
         let id = request.id();
-        let newcomer = Rank::new(self.in_flight.end, request.params().priority, id);
+        let later = request.ahead.num_steps(&self.config);
+        let step = self.in_flight.end.saturating_add(later);
+        let newcomer = Rank::new(step, request.params().priority, id);
         request.rank.get_or_insert(newcomer);
         let before = self.requests.insert(id, request);
         assert!(before.is_none(), "{id} is in use");

@@ -30,6 +30,8 @@ pub enum Turn {
 struct Live {
     /// Its name outside.
     id: RequestId,
+    /// Its place in the queue.
+    place: RequestId,
     outbox: Arc<Outbox>,
 }
 
@@ -95,8 +97,9 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
         for id in inbox.reads {
             if let Some(&id) = self.names.get(&id) {
                 self.engine.core_mut().resume(id);
-                self.unread.remove(&id);
-                self.mailbox.set_unread(self.unread.len());
+                if self.unread.remove(&id) {
+                    self.mailbox.take_up(self.live[&id].place);
+                }
             }
         }
         for (id, reason) in inbox.ends {
@@ -148,25 +151,27 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
     fn take_in(&mut self, submission: Submission) {
         let Submission {
             id,
+            place,
+            ahead,
             prompt_token_ids: ids,
             wish,
             outbox,
         } = submission;
         let added = match wish {
-            Wish::Answers(params, forms) => self.engine.add_checked(ids, *params, forms),
+            Wish::Answers(params, forms) => self.engine.add_checked(ids, *params, forms, ahead),
             Wish::Embedding(params) => {
                 let core = self.engine.core_mut();
-                core.add_pooling_request(ids, params).map_err(Error::from)
+                core.add_pooling(ids, params, ahead).map_err(Error::from)
             }
         };
         match added {
             Ok(inner) => {
                 self.names.insert(id, inner);
-                self.live.insert(inner, Live { id, outbox });
+                self.live.insert(inner, Live { id, place, outbox });
             }
             Err(error) => {
                 outbox.fail(StreamError::Refused(Arc::new(error)));
-                self.mailbox.forget(1);
+                self.mailbox.forget(place, false);
             }
         }
     }
@@ -183,13 +188,15 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
                 continue;
             };
             output.output.request_id = live.id;
+            let place = live.place;
             let full = live.outbox.push(output);
             if live.outbox.is_over() {
                 self.forget(inner);
             } else if full {
                 self.engine.core_mut().pause(inner);
-                self.unread.insert(inner);
-                self.mailbox.set_unread(self.unread.len());
+                if self.unread.insert(inner) {
+                    self.mailbox.set_aside(place);
+                }
             }
         }
     }
@@ -197,9 +204,8 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
     fn forget(&mut self, inner: RequestId) {
         if let Some(live) = self.live.remove(&inner) {
             self.names.remove(&live.id);
-            self.unread.remove(&inner);
-            self.mailbox.set_unread(self.unread.len());
-            self.mailbox.forget(1);
+            let is_unread = self.unread.remove(&inner);
+            self.mailbox.forget(live.place, is_unread);
         }
     }
 

@@ -2,11 +2,13 @@
 //! words under one lock, with wakers. Knows no engine.
 
 use super::last_steps::LastSteps;
+use super::queue::Queue;
 use super::stream::{Outbox, RequestStream, StreamError};
 use super::{HandleOptions, SubmitError};
 use crate::engine::metrics::MetricFamily;
 use crate::engine::step_costs::StepCosts;
 use crate::sample::grammar::Constraint;
+use crate::sched::Ahead;
 use crate::types::{FinishReason, PoolingParams, RequestId, SamplingParams, TokenId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,6 +56,10 @@ pub(super) enum Ending {
 #[derive(Debug)]
 pub(super) struct Submission {
     pub(super) id: RequestId,
+    /// The first of those that came as one with it.
+    pub(super) place: RequestId,
+    /// What of them comes before it.
+    pub(super) ahead: Ahead,
     pub(super) prompt_token_ids: Vec<TokenId>,
     pub(super) wish: Wish,
     pub(super) outbox: Arc<Outbox>,
@@ -74,6 +80,14 @@ impl Wish {
         match self {
             Self::Answers(params, _) => params.n,
             Self::Embedding(_) => 1,
+        }
+    }
+
+    /// Most tokens that are drawn for it.
+    pub(super) fn num_answer_tokens(&self) -> usize {
+        match self {
+            Self::Answers(params, _) => params.n.saturating_mul(params.max_tokens),
+            Self::Embedding(_) => 0,
         }
     }
 }
@@ -97,6 +111,7 @@ struct State {
     /// The ending that was taken already.
     taken: Option<Ending>,
     next_id: u64,
+    queue: Queue,
     load: Load,
     health: Health,
     /// Nobody drives any more; why, unless it was asked for.
@@ -110,6 +125,16 @@ struct State {
     asked: u64,
     answered: u64,
     asking: Vec<Waker>,
+}
+
+impl State {
+    fn load(&self) -> Load {
+        Load {
+            num_requests: self.queue.num_requests(),
+            num_unread: self.queue.num_unread(),
+            ..self.load
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -144,22 +169,18 @@ impl Mailbox {
         result
     }
 
-    /// Whether another may come; who `has_room` does not wait for it.
-    fn room(&self, state: &State, has_room: bool) -> Result<(), SubmitError> {
+    /// Whether another may come; who has a place does not wait for one.
+    fn room(&self, state: &State, has_place: bool) -> Result<(), SubmitError> {
         match &state.closed {
             Some(Err(error)) => return Err(error.clone().into()),
             Some(Ok(())) => return Err(SubmitError::ShuttingDown),
             None if state.inbox.ending.is_some() => return Err(SubmitError::ShuttingDown),
             None => {}
         }
-        // What nobody reads is in nobody's way.
-        let awaited = state
-            .load
-            .num_requests
-            .saturating_sub(state.load.num_unread);
+        let awaited = state.queue.num_places();
         let waiting = awaited.saturating_sub(self.max_num_seqs);
         let free_seat = awaited < self.max_num_seqs;
-        if !has_room && !free_seat && waiting >= self.options.max_waiting {
+        if !has_place && !free_seat && waiting >= self.options.max_waiting {
             return Err(SubmitError::QueueFull {
                 waiting,
                 max_waiting: self.options.max_waiting,
@@ -168,25 +189,30 @@ impl Mailbox {
         Ok(())
     }
 
-    pub(super) fn check_room(&self, has_room: bool) -> Result<(), SubmitError> {
-        self.room(&self.lock(), has_room)
+    pub(super) fn check_room(&self, has_place: bool) -> Result<(), SubmitError> {
+        self.room(&self.lock(), has_place)
     }
 
+    /// Takes a request in, at the place of an earlier one if there is one that it came with.
     pub(super) fn submit(
         self: &Arc<Self>,
         prompt_token_ids: Vec<TokenId>,
         wish: Wish,
-        has_room: bool,
+        place: Option<RequestId>,
+        ahead: Ahead,
     ) -> Result<RequestStream, SubmitError> {
         self.tell(|state| {
-            self.room(state, has_room)?;
+            self.room(state, place.is_some())?;
             let id = RequestId(state.next_id);
+            let place = place.unwrap_or(id);
             state.next_id += 1;
-            state.load.num_requests += 1;
+            state.queue.enter(place);
             let answers = wish.num_answers();
             let outbox = Arc::new(Outbox::new(answers, self.options.max_unread_tokens));
             state.inbox.submissions.push_back(Submission {
                 id,
+                place,
+                ahead,
                 prompt_token_ids,
                 wish,
                 outbox: Arc::clone(&outbox),
@@ -218,7 +244,7 @@ impl Mailbox {
     }
 
     pub(super) fn load(&self) -> Load {
-        self.lock().load
+        self.lock().load()
     }
 
     pub(super) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Result<(), StreamError>> {
@@ -264,14 +290,19 @@ impl Mailbox {
         Poll::Ready(())
     }
 
-    /// So many requests are over.
-    pub(super) fn forget(&self, num_requests: usize) {
-        self.lock().load.num_requests -= num_requests;
+    /// A request is over.
+    pub(super) fn forget(&self, place: RequestId, is_unread: bool) {
+        self.lock().queue.leave(place, is_unread);
     }
 
-    /// So many are set aside.
-    pub(super) fn set_unread(&self, num_requests: usize) {
-        self.lock().load.num_unread = num_requests;
+    /// A request is set aside.
+    pub(super) fn set_aside(&self, place: RequestId) {
+        self.lock().queue.set_aside(place);
+    }
+
+    /// A request that was set aside goes on.
+    pub(super) fn take_up(&self, place: RequestId) {
+        self.lock().queue.take_up(place);
     }
 
     pub(super) fn set_load(&self, num_running: usize, kv_usage_permille: u32) {
@@ -323,7 +354,7 @@ impl Mailbox {
             }
             return Poll::Pending;
         }
-        Poll::Ready((Arc::clone(&state.metrics), state.health, state.load))
+        Poll::Ready((Arc::clone(&state.metrics), state.health, state.load()))
     }
 
     /// What the engine counts now.
@@ -348,7 +379,9 @@ impl Mailbox {
             state.closed = Some(result);
         }
         let left = std::mem::take(&mut state.inbox.submissions);
-        state.load.num_requests -= left.len();
+        for submission in &left {
+            state.queue.leave(submission.place, false);
+        }
         let mut wakers = std::mem::take(&mut state.closing);
         wakers.append(&mut state.asking);
         drop(state);

@@ -15,6 +15,7 @@ mod last_steps;
 #[cfg(test)]
 mod loss_tests;
 mod mailbox;
+mod queue;
 #[cfg(test)]
 mod queue_tests;
 mod stream;
@@ -45,7 +46,10 @@ use thiserror::Error;
 /// Bounds of a handle and its streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandleOptions {
-    /// Requests that may wait beside the `max_num_seqs` that can run. Those that nobody reads do not count.
+    /// Requests that may wait beside the `max_num_seqs` that can run; those that came [`together`] count as one.
+    /// Those that nobody reads do not count.
+    ///
+    /// [`together`]: EngineHandle::together
     pub max_waiting: usize,
     /// Tokens that may lie unread in one stream before its request is computed no further.
     pub max_unread_tokens: usize,
@@ -161,7 +165,7 @@ impl EngineHandle {
         self.together().submit_pooling(prompt, params)
     }
 
-    /// Takes several requests that came as one: the queue needs room for the first of them alone.
+    /// Takes several requests that came as one, and have one place in the queue.
     pub fn together(&self) -> Together<'_> {
         Together::new(self)
     }

@@ -5,7 +5,7 @@ use super::mailbox::{Mailbox, Wish};
 use super::{EngineHandle, HandleOptions, Health, StreamError, SubmitError, Turn};
 use crate::engine::{EngineOutput, Prompt, RequestMetrics, RequestOutput};
 use crate::error::Error;
-use crate::sched::RequestError;
+use crate::sched::{Ahead, RequestError};
 use crate::types::{FinishReason, SamplingParams, StopReason, TokenId};
 use pollster::block_on;
 use std::collections::BTreeSet;
@@ -207,7 +207,7 @@ fn a_read_between_two_pieces_of_a_step_is_no_lost_wake_up() {
         ..SamplingParams::default()
     };
     let mut stream = mailbox
-        .submit(vec![1], Wish::Answers(Box::new(params), Vec::new()), false)
+        .submit(vec![1], Wish::Answers(Box::new(params), Vec::new()), None, Ahead::default())
         .unwrap();
     let outbox = mailbox.take().submissions.remove(0).unwrap().outbox;
     let piece = |index, num_tokens| RequestOutput {

@@ -1,24 +1,29 @@
 //! Requests that come as one, such as the prompts of one body. Owns that they stand in the queue as one: were each
-//! held against its length, more than it holds could never be taken, however often they came again.
+//! held against its length, more than it holds could never be taken, however often they came again; and that they are
+//! computed as if they had come one after the other, so that nobody else waits for all of them.
 
 use super::{EngineHandle, LastHandle, RequestStream, SubmitError, Wish};
 use crate::engine::{Prompt, sampling_check};
-use crate::sched::RequestError;
-use crate::types::{PoolingParams, SamplingParams, TokenId};
+use crate::sched::{Ahead, RequestError};
+use crate::types::{PoolingParams, RequestId, SamplingParams, TokenId};
 
-/// Takes requests of which the first needs room in the queue. How many follow is the caller's to bound.
+/// Takes requests that have one place in the queue, which the first needs and the last gives back. How many there are
+/// is the caller's to bound.
 #[derive(Debug)]
 pub struct Together<'a> {
     handle: &'a EngineHandle,
-    /// One of them was taken.
-    has_room: bool,
+    /// The first of them that was taken, if one was.
+    first: Option<RequestId>,
+    /// What was taken.
+    taken: Ahead,
 }
 
 impl<'a> Together<'a> {
     pub(super) fn new(handle: &'a EngineHandle) -> Self {
         Self {
             handle,
-            has_room: false,
+            first: None,
+            taken: Ahead::default(),
         }
     }
 
@@ -67,7 +72,7 @@ impl<'a> Together<'a> {
             ..
         } = &*self.handle.last;
         // Before any work is done for a request that cannot be taken.
-        self.handle.mailbox.check_room(self.has_room)?;
+        self.handle.mailbox.check_room(self.first.is_some())?;
         let ids = prompt
             .into_token_ids(tokenizer)
             .map_err(SubmitError::refused)?;
@@ -76,8 +81,14 @@ impl<'a> Together<'a> {
     }
 
     fn take(&mut self, ids: Vec<TokenId>, wish: Wish) -> Result<RequestStream, SubmitError> {
-        let stream = self.handle.mailbox.submit(ids, wish, self.has_room)?;
-        self.has_room = true;
+        let more = Ahead {
+            num_prompt_tokens: ids.len(),
+            num_answer_tokens: wish.num_answer_tokens(),
+        };
+        let mailbox = &self.handle.mailbox;
+        let stream = mailbox.submit(ids, wish, self.first, self.taken)?;
+        self.first.get_or_insert(stream.id());
+        self.taken += more;
         Ok(stream)
     }
 }
@@ -86,22 +97,83 @@ impl<'a> Together<'a> {
 mod tests {
     use super::super::SubmitError;
     use super::super::fake_engine::*;
+    use super::*;
+    use crate::engine::handle::Turn;
+    use pollster::block_on;
 
-    /// More than the queue holds would else never be taken.
+    fn submit_all(together: &mut Together<'_>, num_prompts: usize) -> Vec<RequestStream> {
+        let submit = |index| {
+            let (prompt, params) = request(index % 6);
+            together.submit(prompt, params).expect("the first had room")
+        };
+        (0..num_prompts).map(submit).collect()
+    }
+
+    /// More than the queue holds would else never be taken, and nobody beside them.
     #[test]
     fn what_comes_as_one_stands_in_the_queue_as_one() {
         let (mut driver, handle) = engine(&SharedFate::default());
-        let mut together = handle.together();
-        let mut streams: Vec<_> = (0..20)
-            .map(|index| {
-                let (prompt, params) = request(index % 6);
-                together.submit(prompt, params).expect("the first had room")
-            })
-            .collect();
+        let mut streams = submit_all(&mut handle.together(), 20);
+        // Of eight places one is theirs.
+        streams.extend((0..7).map(|index| submit(&handle, index % 6)));
         let (prompt, params) = request(0);
         let late = handle.together().submit(prompt, params);
-        assert!(matches!(late, Err(SubmitError::QueueFull { .. })));
+        assert!(matches!(late, Err(SubmitError::QueueFull { waiting: 4, .. })));
+        assert_eq!(handle.load().num_requests, 27);
+        // Theirs is free when the last of them is over, read or not.
+        streams.drain(1..20);
+        assert_eq!(block_on(driver.turn()), Turn::Stepped);
+        let (prompt, params) = request(0);
+        assert!(handle.submit(prompt, params).is_err());
+        streams.remove(0);
+        assert_eq!(block_on(driver.turn()), Turn::Stepped);
+        streams.push(submit(&handle, 0));
         use_up(&mut driver, &mut streams);
-        submit(&handle, 0);
+        assert_eq!(handle.load().num_requests, 0);
+    }
+
+    /// What is set aside until somebody reads it has no place, and takes it again.
+    #[test]
+    fn a_place_is_for_those_that_are_read() {
+        let (mut driver, handle) = engine(&SharedFate::default());
+        let mut unread = submit_all(&mut handle.together(), 6);
+        while block_on(driver.turn()) == Turn::Stepped {}
+        assert_eq!(handle.load().num_unread, 6);
+        let mut streams: Vec<_> = (0..7).map(|index| submit(&handle, index % 6)).collect();
+        for stream in &mut unread[..2] {
+            assert!(read(stream).is_some());
+        }
+        assert_eq!(block_on(driver.turn()), Turn::Stepped);
+        // Two of them have one place beside those seven.
+        assert_eq!(handle.load().num_unread, 4);
+        let (prompt, params) = request(0);
+        assert!(handle.submit(prompt, params).is_err());
+        use_up(&mut driver, &mut streams);
+        drop(unread);
+        assert_eq!(block_on(driver.turn()), Turn::Idle);
+        assert_eq!((handle.load().num_requests, handle.load().num_unread), (0, 0));
+    }
+
+    /// Who comes while many that came as one are computed waits for few of them.
+    #[test]
+    fn who_comes_later_does_not_wait_for_all_of_them() {
+        let (mut driver, handle) = engine(&SharedFate::default());
+        let mut streams = submit_all(&mut handle.together(), 60);
+        for _ in 0..3 {
+            assert_eq!(block_on(driver.turn()), Turn::Stepped);
+        }
+        streams.push(submit(&handle, 1));
+        let mut is_over = vec![false; streams.len()];
+        while !is_over[60] {
+            assert_eq!(block_on(driver.turn()), Turn::Stepped);
+            for (stream, is_over) in streams.iter_mut().zip(&mut is_over) {
+                *is_over |= read(stream).is_none_or(|pieces| {
+                    pieces.iter().flatten().any(|p| p.output.finished.is_some())
+                });
+            }
+        }
+        let before = is_over.iter().filter(|is_over| **is_over).count() - 1;
+        assert!(before < 12, "{before} of 60 came before it");
+        use_up(&mut driver, &mut streams);
     }
 }
