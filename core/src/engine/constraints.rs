@@ -1,5 +1,6 @@
 //! The answers under way that have a form: each keeps its place in its grammar with its tokens, and
-//! steps carry its mask. Knows requests by their ids alone.
+//! steps carry its mask. Those that stand where others do are one until their first token, since a place
+//! takes memory. Knows requests by their ids alone.
 
 use super::core::{EngineCore, EngineOutput};
 use super::forms::FormCompiler;
@@ -9,17 +10,18 @@ use crate::sample::grammar::{Constraint, TokenText};
 use crate::sched::{RequestUpdate, SchedulerOutput};
 use crate::types::{FinishReason, RequestId, TokenId};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Forms of answers.
 #[derive(Debug, Default)]
 pub(super) struct Constraints {
     pub(super) compiler: FormCompiler,
-    answers: BTreeMap<RequestId, Constraint>,
+    answers: BTreeMap<RequestId, Arc<Constraint>>,
 }
 
 impl Constraints {
     /// Keeps an answer's form while it is under way.
-    pub(super) fn keep(&mut self, id: RequestId, constraint: Constraint) {
+    pub(super) fn keep(&mut self, id: RequestId, constraint: Arc<Constraint>) {
         self.answers.insert(id, constraint);
     }
 
@@ -51,7 +53,7 @@ impl Constraints {
             return false;
         };
         let goes_on = update.finished.is_none();
-        match constraint.accept(id) {
+        match Arc::make_mut(constraint).accept(id) {
             Ok(true) => update.finished = Some(Ok(FinishReason::Stop)),
             Err(error) if goes_on => update.finished = Some(Err(error.into())),
             Ok(false) | Err(_) => {}

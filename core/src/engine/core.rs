@@ -23,6 +23,7 @@ use crate::sched::{
 };
 use crate::types::{RequestId, SamplingParams, StopReason, TokenId};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// An engine: a scheduler, a runner and a clock.
@@ -114,11 +115,11 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         sampling_check::check_ids("the prompt", &prompt_token_ids, self.vocab_size)?;
         sampling_check::check(&params, self.vocab_size)?;
         let compiler = &self.constraints.compiler;
-        let forms = compiler.compile(&params, &self.eos_token_ids)?;
-        self.add_checked(prompt_token_ids, params, forms, Ahead::default())
+        let form = compiler.compile(&params, &self.eos_token_ids)?;
+        self.add_checked(prompt_token_ids, params, form, Ahead::default())
     }
 
-    /// Queues a request that means something, with the forms of its answers, behind others that came with it.
+    /// Queues a request that means something, with the form of its answers, behind others that came with it.
     ///
     /// # Errors
     /// It could never finish.
@@ -126,7 +127,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         &mut self,
         prompt_token_ids: Vec<TokenId>,
         params: SamplingParams,
-        mut forms: Vec<Constraint>,
+        form: Option<Arc<Constraint>>,
         ahead: Ahead,
     ) -> Result<RequestId, RequestError> {
         let first = RequestId(self.next_id);
@@ -150,8 +151,8 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
                 n: params.n,
             };
             self.ledger.open(id, arrival, shape);
-            if let Some(constraint) = forms.pop() {
-                self.constraints.keep(id, constraint);
+            if let Some(form) = &form {
+                self.constraints.keep(id, Arc::clone(form));
             }
             if index > 0 {
                 self.further_answers.insert(id, (first, index));

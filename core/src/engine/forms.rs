@@ -44,7 +44,7 @@ impl FormCompiler {
         }
     }
 
-    /// The forms of a request's `n` answers; none where it asks for none.
+    /// The form of all answers that are asked for in this way, none of them begun; none where they have none.
     ///
     /// # Errors
     /// A form that cannot be enforced.
@@ -52,17 +52,15 @@ impl FormCompiler {
         &self,
         params: &SamplingParams,
         eos: &[TokenId],
-    ) -> Result<Vec<Constraint>, StructuredOutputError> {
+    ) -> Result<Option<Arc<Constraint>>, StructuredOutputError> {
         let Some(form) = &params.structured_output else {
-            return Ok(Vec::new());
+            return Ok(None);
         };
         let compiler = match self.compiler.get() {
             None => return Err(StructuredOutputError::NoTokenizer),
             Some(compiler) => compiler.as_ref().map_err(Clone::clone)?,
         };
-        let first = Constraint::new(compiler.compile(form)?, params, eos)?;
-        let mut answers: Vec<_> = (1..params.n).map(|_| first.fork()).collect();
-        answers.push(first);
-        Ok(answers)
+        let constraint = Constraint::new(compiler.compile(form)?, params, eos)?;
+        Ok(Some(Arc::new(constraint)))
     }
 }

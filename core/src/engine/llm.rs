@@ -121,7 +121,7 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
         self.add(params, |core, params| core.add_request(ids, params))
     }
 
-    /// Queues a request that was checked, with the forms of its answers, behind others that came with it.
+    /// Queues a request that was checked, with the form of its answers, behind others that came with it.
     ///
     /// # Errors
     /// Those of [`EngineCore::add_checked`].
@@ -129,11 +129,11 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
         &mut self,
         prompt_token_ids: Vec<TokenId>,
         params: SamplingParams,
-        forms: Vec<Constraint>,
+        form: Option<Arc<Constraint>>,
         ahead: Ahead,
     ) -> Result<RequestId> {
         self.add(params, |core, params| {
-            core.add_checked(prompt_token_ids, params, forms, ahead)
+            core.add_checked(prompt_token_ids, params, form, ahead)
         })
     }
 

@@ -13,6 +13,7 @@ use twoclock_core::types::TokenId;
 use super::answers::Answers;
 use super::api_error::{ApiError, stream_error, submit_error};
 use super::app::App;
+use super::asker::{Asker, StillAsked};
 use super::body_room::HeldRoom;
 use super::generate::answer_error;
 use super::intake::{self, within};
@@ -36,15 +37,22 @@ struct Texts {
 
 /// `/v1/embeddings`.
 pub async fn embed(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
-    within(&app, async |_| {
+    within(&app, async |deadline| {
         let record = RequestRecord::of(&request);
-        let texts = move |lease, body| submit(lease, body, record);
+        let asker = Asker::until(deadline);
+        let asked = asker.still_asked();
+        let texts = move |lease, body| submit(lease, body, record, &asked);
         gather(intake::read(&app, request, texts).await?).await
     })
     .await
 }
 
-fn submit(lease: Lease, body: RequestBody, record: RequestRecord) -> Result<Texts, ApiError> {
+fn submit(
+    lease: Lease,
+    body: RequestBody,
+    record: RequestRecord,
+    still_asked: &StillAsked,
+) -> Result<Texts, ApiError> {
     let loaded = lease.loaded();
     let params = loaded.pooling().params();
     let params = params.map_err(|e| ApiError::bad_request(e.to_string()).param("model"))?;
@@ -54,9 +62,11 @@ fn submit(lease: Lease, body: RequestBody, record: RequestRecord) -> Result<Text
     drop(value);
     let most = loaded.serving().max_prompt_bytes.unwrap_or(usize::MAX);
     let mut streams = Vec::new();
-    let mut together = loaded.handle().together();
+    let together = loaded.handle().together_pooling(asked.params);
+    let mut together = together.map_err(|error| submit_error(&error, refusal))?;
     let mut num_tokens = 0;
     for prompt in asked.prompts {
+        still_asked.check()?;
         if let Prompt::Text(text) = &prompt
             && text.len() > most
         {
@@ -70,7 +80,7 @@ fn submit(lease: Lease, body: RequestBody, record: RequestRecord) -> Result<Text
         let ids = prompt.into_token_ids(loaded.handle().tokenizer());
         let ids = ids.map_err(|e| Refusal::sentence("input", e))?;
         num_tokens += ids.len();
-        let stream = together.submit_pooling(Prompt::TokenIds(ids), asked.params.clone());
+        let stream = together.submit(Prompt::TokenIds(ids));
         streams.push(stream.map_err(|error| submit_error(&error, refusal))?);
     }
     let of = AskedOf {

@@ -8,15 +8,16 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use serde_json::Value;
 use tokio::time::Instant;
-use twoclock_core::engine::handle::RequestStream;
-use twoclock_core::engine::handle::Together;
-use twoclock_core::engine::{EngineHandle, Prompt};
+use twoclock_core::engine::Prompt;
+use twoclock_core::engine::handle::{RequestStream, SubmitError};
+use twoclock_core::text::Tokenizer;
 use twoclock_core::error::Error;
 use twoclock_core::sched::RequestError;
-use twoclock_core::types::{SamplingParams, TokenId};
+use twoclock_core::types::TokenId;
 
 use super::api_error::{ApiError, submit_error};
 use super::app::{App, now};
+use super::asker::{Asker, StillAsked};
 use super::body_room::HeldRoom;
 use super::intake::{self, within};
 use super::lease::Lease;
@@ -136,16 +137,21 @@ pub async fn begin(
     let record = RequestRecord::of(&request);
     let id = format!("{}{}", protocol.prefix, id.of_answer(&app.numbers));
     let seed = app.numbers.next();
+    let asker = Asker::until(deadline);
+    let asked = asker.still_asked();
     let look = move |lease: Lease, body| {
         let read = Unsubmitted::read(protocol, id, lease, body, seed, deadline, record)?;
         match read.compiles() {
             true => Ok(Begun::Waits(read)),
-            false => read.submit().map(Begun::Runs),
+            false => read.submit(&asked).map(Begun::Runs),
         }
     };
     match intake::read(app, request, look).await? {
         Begun::Runs(job) => Ok(job),
-        Begun::Waits(read) => app.reading.run_long(move || read.submit()).await?,
+        Begun::Waits(read) => {
+            let asked = asker.still_asked();
+            app.reading.run_long(move || read.submit(&asked)).await?
+        }
     }
 }
 
@@ -214,8 +220,8 @@ impl Unsubmitted {
         self.asked.params.structured_output.is_some()
     }
 
-    /// Hands its prompts to the engine.
-    fn submit(self) -> Result<Job, ApiError> {
+    /// Hands its prompts to the engine, as long as it is asked for.
+    fn submit(self, still_asked: &StillAsked) -> Result<Job, ApiError> {
         let Self {
             id,
             lease,
@@ -225,19 +231,28 @@ impl Unsubmitted {
             record,
             room,
         } = self;
+        let texts = std::mem::take(&mut asked.prompts);
         let refusal = |error: &Error| asked.refusal(error);
+        let refused = |error: &SubmitError| submit_error(error, refusal);
         let loaded = lease.loaded();
         let (handle, most) = (loaded.handle(), loaded.max_model_len());
-        let mut prompts = Vec::new();
-        let mut streams = Vec::new();
-        let mut together = handle.together();
-        for prompt in asked.prompts.clone() {
-            let params = asked.params.clone();
-            let (ids, stream) = submit(handle, &mut together, prompt, params, most, refusal)?;
-            prompts.push(ids);
-            streams.push(stream);
+        // Before any work is done for what cannot be taken.
+        handle.check_room().map_err(|e| refused(&e))?;
+        let room_for_answer = usize::from(asked.params.max_tokens > 0);
+        let mut prompts = Vec::with_capacity(texts.len());
+        for prompt in texts {
+            still_asked.check()?;
+            let tokenizer = handle.tokenizer();
+            prompts.push(tokens_of(prompt, tokenizer, room_for_answer, most, refusal)?);
         }
-        asked.prompts.clear();
+        let together = handle.together(asked.params.clone());
+        let mut together = together.map_err(|e| refused(&e))?;
+        let mut streams = Vec::with_capacity(prompts.len());
+        for ids in &prompts {
+            still_asked.check()?;
+            let stream = together.submit(Prompt::TokenIds(ids.clone()));
+            streams.push(stream.map_err(|e| refused(&e))?);
+        }
         let num_prompt_tokens: usize = prompts.iter().map(Vec::len).sum();
         let of = AskedOf {
             answer_id: id.clone(),
@@ -263,21 +278,20 @@ impl Unsubmitted {
     }
 }
 
-fn submit(
-    handle: &EngineHandle,
-    together: &mut Together<'_>,
+/// The tokens of a prompt, which leave room for so many more.
+fn tokens_of(
     prompt: Prompt,
-    params: SamplingParams,
+    tokenizer: &Tokenizer,
+    room: usize,
     max_model_len: usize,
     refusal: impl Fn(&Error) -> Option<Refusal>,
-) -> Result<(Vec<TokenId>, RequestStream), ApiError> {
+) -> Result<Vec<TokenId>, ApiError> {
     let refused = |error: Error| match refusal(&error) {
         Some(refusal) => refusal.into(),
         None => ApiError::internal(error.to_string()),
     };
-    let ids = prompt.into_token_ids(handle.tokenizer());
+    let ids = prompt.into_token_ids(tokenizer);
     let ids = ids.map_err(|error| refused(error.into()))?;
-    let room = usize::from(params.max_tokens > 0);
     // The engine says the same, but only once it looks, when a stream would have begun.
     if ids.len() + room > max_model_len {
         let error = RequestError::PromptTooLong {
@@ -287,11 +301,7 @@ fn submit(
         };
         return Err(refused(error.into()).code("context_length_exceeded"));
     }
-    let prompt = Prompt::TokenIds(ids.clone());
-    let stream = together
-        .submit(prompt, params)
-        .map_err(|error| submit_error(&error, refusal))?;
-    Ok((ids, stream))
+    Ok(ids)
 }
 
 /// What one of several answers met by itself.

@@ -8,6 +8,7 @@ pub mod answers;
 pub mod api_error;
 pub mod app;
 pub mod args;
+pub mod asker;
 pub mod auth;
 pub mod backoff;
 pub mod body_room;

@@ -158,7 +158,7 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
             outbox,
         } = submission;
         let added = match wish {
-            Wish::Answers(params, forms) => self.engine.add_checked(ids, *params, forms, ahead),
+            Wish::Answers(params, form) => self.engine.add_checked(ids, *params, form, ahead),
             Wish::Embedding(params) => {
                 let core = self.engine.core_mut();
                 core.add_pooling(ids, params, ahead).map_err(Error::from)

@@ -66,10 +66,10 @@ pub(super) struct Submission {
 }
 
 /// What a prompt is to become.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Wish {
-    /// Answers, each with its form where they have one.
-    Answers(Box<SamplingParams>, Vec<Constraint>),
+    /// Answers, of a form where they have one.
+    Answers(Box<SamplingParams>, Option<Arc<Constraint>>),
     /// A vector.
     Embedding(PoolingParams),
 }
@@ -189,8 +189,9 @@ impl Mailbox {
         Ok(())
     }
 
-    pub(super) fn check_room(&self, has_place: bool) -> Result<(), SubmitError> {
-        self.room(&self.lock(), has_place)
+    /// Whether another may come that has no place yet.
+    pub(super) fn check_room(&self) -> Result<(), SubmitError> {
+        self.room(&self.lock(), false)
     }
 
     /// Takes a request in, at the place of an earlier one if there is one that it came with.

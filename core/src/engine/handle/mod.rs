@@ -148,7 +148,7 @@ impl EngineHandle {
         prompt: Prompt,
         params: SamplingParams,
     ) -> Result<RequestStream, SubmitError> {
-        self.together().submit(prompt, params)
+        self.together(params)?.submit(prompt)
     }
 
     /// Asks for the embedding of a prompt, which comes as the stream's one piece. It is computed among
@@ -162,12 +162,31 @@ impl EngineHandle {
         prompt: Prompt,
         params: PoolingParams,
     ) -> Result<RequestStream, SubmitError> {
-        self.together().submit_pooling(prompt, params)
+        self.together_pooling(params)?.submit(prompt)
     }
 
-    /// Takes several requests that came as one, and have one place in the queue.
-    pub fn together(&self) -> Together<'_> {
-        Together::new(self)
+    /// Takes several requests that came as one: they have one place in the queue, and their form is compiled once, here.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit), but for the prompts.
+    pub fn together(&self, params: SamplingParams) -> Result<Together<'_>, SubmitError> {
+        Together::answers(self, params)
+    }
+
+    /// Takes several requests for embeddings that came as one, and have one place in the queue.
+    ///
+    /// # Errors
+    /// The queue is full, or the engine takes no more.
+    pub fn together_pooling(&self, params: PoolingParams) -> Result<Together<'_>, SubmitError> {
+        Together::embeddings(self, params)
+    }
+
+    /// Whether another request would be taken now, for whoever has work to do before there is one.
+    ///
+    /// # Errors
+    /// The queue is full, or the engine takes no more.
+    pub fn check_room(&self) -> Result<(), SubmitError> {
+        self.mailbox.check_room()
     }
 
     /// Ends a request before the next step; its stream says so with

@@ -207,7 +207,7 @@ fn a_read_between_two_pieces_of_a_step_is_no_lost_wake_up() {
         ..SamplingParams::default()
     };
     let mut stream = mailbox
-        .submit(vec![1], Wish::Answers(Box::new(params), Vec::new()), None, Ahead::default())
+        .submit(vec![1], Wish::Answers(Box::new(params), None), None, Ahead::default())
         .unwrap();
     let outbox = mailbox.take().submissions.remove(0).unwrap().outbox;
     let piece = |index, num_tokens| RequestOutput {

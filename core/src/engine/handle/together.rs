@@ -5,13 +5,15 @@
 use super::{EngineHandle, LastHandle, RequestStream, SubmitError, Wish};
 use crate::engine::{Prompt, sampling_check};
 use crate::sched::{Ahead, RequestError};
-use crate::types::{PoolingParams, RequestId, SamplingParams, TokenId};
+use crate::types::{PoolingParams, RequestId, SamplingParams};
 
-/// Takes requests that have one place in the queue, which the first needs and the last gives back. How many there are
-/// is the caller's to bound.
+/// Takes requests that ask for the same of several prompts and have one place in the queue, which the first needs and
+/// the last gives back. How many there are is the caller's to bound.
 #[derive(Debug)]
 pub struct Together<'a> {
     handle: &'a EngineHandle,
+    /// What each prompt is to become.
+    wish: Wish,
     /// The first of them that was taken, if one was.
     first: Option<RequestId>,
     /// What was taken.
@@ -19,74 +21,65 @@ pub struct Together<'a> {
 }
 
 impl<'a> Together<'a> {
-    pub(super) fn new(handle: &'a EngineHandle) -> Self {
-        Self {
-            handle,
-            first: None,
-            taken: Ahead::default(),
-        }
-    }
-
-    /// As [`EngineHandle::submit`].
-    ///
-    /// # Errors
-    /// Likewise; that the queue is full only for the first.
-    pub fn submit(
-        &mut self,
-        prompt: Prompt,
+    pub(super) fn answers(
+        handle: &'a EngineHandle,
         params: SamplingParams,
-    ) -> Result<RequestStream, SubmitError> {
+    ) -> Result<Self, SubmitError> {
         let LastHandle {
             tokenizer,
             vocab_size,
             eos_token_ids,
             compiler,
             ..
-        } = &*self.handle.last;
-        let ids = self.ids(prompt)?;
+        } = &*handle.last;
+        // Before any work is done for what cannot be taken.
+        handle.check_room()?;
         sampling_check::check(&params, *vocab_size).map_err(SubmitError::refused)?;
         compiler.learn(&params, *vocab_size, eos_token_ids, tokenizer);
-        let forms = compiler
+        let form = compiler
             .compile(&params, eos_token_ids)
             .map_err(|error| SubmitError::refused(RequestError::from(error)))?;
-        self.take(ids, Wish::Answers(Box::new(params), forms))
+        Ok(Self::new(handle, Wish::Answers(Box::new(params), form)))
     }
 
-    /// As [`EngineHandle::submit_pooling`].
+    pub(super) fn embeddings(
+        handle: &'a EngineHandle,
+        params: PoolingParams,
+    ) -> Result<Self, SubmitError> {
+        handle.check_room()?;
+        Ok(Self::new(handle, Wish::Embedding(params)))
+    }
+
+    fn new(handle: &'a EngineHandle, wish: Wish) -> Self {
+        Self {
+            handle,
+            wish,
+            first: None,
+            taken: Ahead::default(),
+        }
+    }
+
+    /// Asks for one of them.
     ///
     /// # Errors
-    /// Likewise; that the queue is full only for the first.
-    pub fn submit_pooling(
-        &mut self,
-        prompt: Prompt,
-        params: PoolingParams,
-    ) -> Result<RequestStream, SubmitError> {
-        let ids = self.ids(prompt)?;
-        self.take(ids, Wish::Embedding(params))
-    }
-
-    fn ids(&self, prompt: Prompt) -> Result<Vec<TokenId>, SubmitError> {
+    /// The prompt means nothing; the engine takes no more; or, for the first, the queue is full. A prompt that does
+    /// not fit is told as the stream's first item.
+    pub fn submit(&mut self, prompt: Prompt) -> Result<RequestStream, SubmitError> {
         let LastHandle {
             tokenizer,
             vocab_size,
             ..
         } = &*self.handle.last;
-        // Before any work is done for a request that cannot be taken.
-        self.handle.mailbox.check_room(self.first.is_some())?;
         let ids = prompt
             .into_token_ids(tokenizer)
             .map_err(SubmitError::refused)?;
         sampling_check::check_ids("the prompt", &ids, *vocab_size).map_err(SubmitError::refused)?;
-        Ok(ids)
-    }
-
-    fn take(&mut self, ids: Vec<TokenId>, wish: Wish) -> Result<RequestStream, SubmitError> {
         let more = Ahead {
             num_prompt_tokens: ids.len(),
-            num_answer_tokens: wish.num_answer_tokens(),
+            num_answer_tokens: self.wish.num_answer_tokens(),
         };
         let mailbox = &self.handle.mailbox;
-        let stream = mailbox.submit(ids, wish, self.first, self.taken)?;
+        let stream = mailbox.submit(ids, self.wish.clone(), self.first, self.taken)?;
         self.first.get_or_insert(stream.id());
         self.taken += more;
         Ok(stream)
@@ -99,12 +92,15 @@ mod tests {
     use super::super::fake_engine::*;
     use super::*;
     use crate::engine::handle::Turn;
+    use crate::types::StructuredOutput;
     use pollster::block_on;
+    use std::sync::Arc;
 
-    fn submit_all(together: &mut Together<'_>, num_prompts: usize) -> Vec<RequestStream> {
+    fn submit_all(handle: &EngineHandle, num_prompts: usize) -> Vec<RequestStream> {
+        let mut together = handle.together(request(0).1).unwrap();
         let submit = |index| {
-            let (prompt, params) = request(index % 6);
-            together.submit(prompt, params).expect("the first had room")
+            let (prompt, _) = request(index % 6);
+            together.submit(prompt).expect("the first had room")
         };
         (0..num_prompts).map(submit).collect()
     }
@@ -113,11 +109,11 @@ mod tests {
     #[test]
     fn what_comes_as_one_stands_in_the_queue_as_one() {
         let (mut driver, handle) = engine(&SharedFate::default());
-        let mut streams = submit_all(&mut handle.together(), 20);
+        let mut streams = submit_all(&handle, 20);
         // Of eight places one is theirs.
         streams.extend((0..7).map(|index| submit(&handle, index % 6)));
         let (prompt, params) = request(0);
-        let late = handle.together().submit(prompt, params);
+        let late = handle.submit(prompt, params);
         assert!(matches!(late, Err(SubmitError::QueueFull { waiting: 4, .. })));
         assert_eq!(handle.load().num_requests, 27);
         // Theirs is free when the last of them is over, read or not.
@@ -132,11 +128,43 @@ mod tests {
         assert_eq!(handle.load().num_requests, 0);
     }
 
+    /// It may take long to compile and much memory.
+    #[test]
+    fn a_form_is_there_once_for_all_that_wait() {
+        let expected = plain();
+        // The model knows no masks, so it must say by itself what may be said: no end of a generation.
+        let free = |index: &usize| !expected[*index].ids.contains(&2);
+        let index = (0..6).find(free).unwrap();
+        let (mut driver, handle) = engine(&SharedFate::default());
+        let (prompt, params) = request(index);
+        let params = SamplingParams {
+            structured_output: Some(StructuredOutput::Regex("([0-9]+ )*".into())),
+            ..params
+        };
+        let mut together = handle.together(params).unwrap();
+        let streams = (0..9).map(|_| together.submit(prompt.clone()).unwrap());
+        let mut streams: Vec<_> = streams.collect();
+        let Wish::Answers(_, Some(form)) = &together.wish else {
+            panic!("no form");
+        };
+        let form = Arc::clone(form);
+        drop(together);
+        assert_eq!(Arc::strong_count(&form), 1 + 9);
+        assert_eq!(block_on(driver.turn()), Turn::Stepped);
+        // Those that have begun stand elsewhere.
+        let num_begun = 1 + 9 - Arc::strong_count(&form);
+        assert!((1..9).contains(&num_begun), "{num_begun} have begun");
+        for answer in use_up(&mut driver, &mut streams) {
+            assert_eq!(answer, expected[index]);
+        }
+        assert_eq!(Arc::strong_count(&form), 1);
+    }
+
     /// What is set aside until somebody reads it has no place, and takes it again.
     #[test]
     fn a_place_is_for_those_that_are_read() {
         let (mut driver, handle) = engine(&SharedFate::default());
-        let mut unread = submit_all(&mut handle.together(), 6);
+        let mut unread = submit_all(&handle, 6);
         while block_on(driver.turn()) == Turn::Stepped {}
         assert_eq!(handle.load().num_unread, 6);
         let mut streams: Vec<_> = (0..7).map(|index| submit(&handle, index % 6)).collect();
@@ -158,7 +186,7 @@ mod tests {
     #[test]
     fn who_comes_later_does_not_wait_for_all_of_them() {
         let (mut driver, handle) = engine(&SharedFate::default());
-        let mut streams = submit_all(&mut handle.together(), 60);
+        let mut streams = submit_all(&handle, 60);
         for _ in 0..3 {
             assert_eq!(block_on(driver.turn()), Turn::Stepped);
         }

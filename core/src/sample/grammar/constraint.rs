@@ -5,8 +5,8 @@
 use super::GrammarMatcher;
 use crate::types::{SamplingParams, StructuredOutputError, TokenId, TokenMask};
 
-/// The form of one answer, and where the answer stands.
-#[derive(Debug)]
+/// The form of one answer, and where the answer stands. A copy is another answer that stands there.
+#[derive(Clone, Debug)]
 pub struct Constraint {
     matcher: GrammarMatcher,
     /// End the answer, and may come where it is whole.
@@ -52,21 +52,6 @@ impl Constraint {
         match new.look_ahead()? {
             true => Err(StructuredOutputError::NothingAllowed { name }),
             false => Ok(new),
-        }
-    }
-
-    /// Another answer that stands where this one does.
-    #[must_use]
-    pub fn fork(&self) -> Self {
-        Self {
-            matcher: self.matcher.fork(),
-            stop_ids: self.stop_ids.clone(),
-            ignored_ids: self.ignored_ids.clone(),
-            held_ids: self.held_ids.clone(),
-            bad_words: self.bad_words.clone(),
-            output: self.output.clone(),
-            mask: self.mask.clone(),
-            ..*self
         }
     }
 

@@ -1,5 +1,5 @@
-//! Answers of a given form: a grammar is compiled once a request, walked with its tokens, and says
-//! before each draw which tokens may come. The grammars themselves are the `llguidance` crate's; here
+//! Answers of a given form: a grammar is walked with an answer's tokens, and says before each draw which
+//! tokens may come. The grammars themselves are the `llguidance` crate's; here
 //! are what is taken ([`limits`]), what a vocabulary looks like to it, and its errors. Knows no
 //! engine, no tokenizer but its tokens' bytes, and no device.
 //!
@@ -46,7 +46,7 @@ type Last = Option<(StructuredOutput, Option<GrammarMatcher>)>;
 pub struct GrammarCompiler {
     factory: ParserFactory,
     vocab_size: usize,
-    /// The last form compiled, as many prompts of one request may ask for one. Its beginning is kept
+    /// The last form compiled, as a program tends to ask for one again and again. Its beginning is kept
     /// from the second time on, as a grammar may take much memory.
     last: Mutex<Last>,
 }
@@ -128,14 +128,14 @@ impl GrammarCompiler {
             let mut last = self.last();
             let again = last.as_ref().is_some_and(|(compiled, _)| compiled == form);
             if let Some((_, Some(matcher))) = last.as_ref().filter(|_| again) {
-                return Ok(matcher.fork());
+                return Ok(matcher.clone());
             }
             *last = None;
             again
         };
         // Nobody waits for another's form.
         let matcher = self.compile_anew(form)?;
-        let kept = again.then(|| matcher.fork());
+        let kept = again.then(|| matcher.clone());
         *self.last() = Some((form.clone(), kept));
         Ok(matcher)
     }
@@ -202,16 +202,17 @@ impl fmt::Debug for GrammarMatcher {
     }
 }
 
-impl GrammarMatcher {
-    /// Another answer that stands where this one does.
-    #[must_use]
-    pub fn fork(&self) -> Self {
+/// Another answer that stands where this one does, and has nothing in common with it.
+impl Clone for GrammarMatcher {
+    fn clone(&self) -> Self {
         Self {
             matcher: self.matcher.deep_clone(),
             ..*self
         }
     }
+}
 
+impl GrammarMatcher {
     /// Goes on by a token, which the mask must have allowed.
     ///
     /// # Errors

@@ -230,7 +230,7 @@ fn bans_and_lengths_win() {
 fn answers_stand_on_their_own() {
     let params = of(json(r#"{"type": "array", "items": {"type": "integer"}}"#));
     let mut first = form(&params).unwrap();
-    let mut second = first.fork();
+    let mut second = first.clone();
     let before = second.mask().clone();
     for byte in b"[12" {
         first.accept((*byte).into()).unwrap();
