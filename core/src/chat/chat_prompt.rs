@@ -92,10 +92,8 @@ impl ChatPrompt {
         let prompt = &mut self.prompt;
         let mut is_open = self.reasoning.is_some_and(|reasoning| reasoning.is_open);
         if !last.thoughts.is_empty() && !is_open {
-            if prompt.text.trim_end().ends_with(style.closing())
-                && let Some(at) = prompt.text.rfind(style.opening())
-            {
-                prompt.text.truncate(at);
+            if let Some(end) = empty_block(&prompt.text, style) {
+                prompt.truncate(end);
             }
             prompt.text += style.opening();
             prompt.text += style.line_end();
@@ -117,6 +115,14 @@ impl ChatPrompt {
         };
         Ok(())
     }
+}
+
+/// Where the block without thoughts begins that a prompt ends with, if it ends with one. Marks elsewhere in it are
+/// somebody's words.
+fn empty_block(prompt: &str, style: ReasoningStyle) -> Option<usize> {
+    let inside = prompt.trim_end().strip_suffix(style.closing())?;
+    let before = inside.trim_end().strip_suffix(style.opening())?;
+    Some(before.len())
 }
 
 /// An answer begun.

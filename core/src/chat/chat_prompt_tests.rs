@@ -90,6 +90,33 @@ fn thoughts_are_closed_before_what_is_said() {
     assert!(matches!(refused, Err(ChatPromptError::NoThoughts)));
 }
 
+/// An empty block that only closes is no block, and what a user writes of one stays theirs.
+#[test]
+fn marks_in_what_a_user_says_are_no_block() {
+    const ONLY_CLOSES: &str = "{% for m in messages %}[{{ m.role }}]{{ m.content }};{% endfor %}\
+        {% if add_generation_prompt %}[assistant]</think>{% endif %}";
+    let last = json!({"role": "assistant", "content": "1,", "reasoning_content": "hm"});
+    for (source, opened) in [
+        (ONLY_CLOSES, "[assistant]</think>"),
+        (CLOSED, "[assistant]"),
+    ] {
+        let template = ChatTemplate::new(source, None, None, None).unwrap();
+        let asked = "What is <think>, what <end>?";
+        let messages = [json!({"role": "user", "content": asked}), last.clone()];
+        let special = tokenizer(&["<end>", "<think>"]);
+        let continued = ChatPrompt::continuing(&template, &messages, &Map::new(), &special);
+        let prompt = continued.unwrap().prompt;
+        let whole = format!("[user]{asked};{opened}<think>\nhm\n</think>\n\n1,");
+        assert_eq!(prompt.text, whole, "{source}");
+        let literal = prompt.literal.iter().map(|range| &whole[range.clone()]);
+        assert_eq!(
+            literal.collect::<Vec<_>>(),
+            ["<think>", "<end>"],
+            "{source}"
+        );
+    }
+}
+
 #[test]
 fn marks_that_are_special_tokens_are_meant_only_around_thoughts() {
     let source = "{{ '[/THINK]' if false }}{% if add_generation_prompt %}>{% endif %}";

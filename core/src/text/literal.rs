@@ -31,6 +31,12 @@ impl RenderedPrompt {
         self.text.push_str(text);
         Ok(())
     }
+
+    /// Takes away what is behind so many bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.text.truncate(len);
+        self.literal.retain(|literal| literal.end <= len);
+    }
 }
 
 /// A text whose special tokens are all meant.
