@@ -8,9 +8,9 @@ use crate::error::Result;
 use crate::runner::ExecuteModel;
 use crate::types::{SamplingParams, TokenId};
 
-/// Answers drawn together, and the tokens of the prompt of each. Together prompts are more than 64 tokens, up to 64,
-/// and few; answers are as many as a matrix-vector body takes: each is a regime of its own.
-const WAVES: [(usize, usize); 4] = [(8, 9), (4, 6), (2, 2), (1, 1)];
+/// Answers drawn together, and the tokens of their prompts together: more than 64, up to 64, and few; answers are as
+/// many as a matrix-vector body takes. Each is a regime of its own.
+const WAVES: [(usize, usize); 4] = [(8, 72), (4, 24), (2, 4), (1, 1)];
 
 impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     /// Serves a few short prompts, as far as the limits let it, so that what most requests run is compiled: prompts
@@ -27,12 +27,14 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         let (max_model_len, max_num_seqs) = (config.max_model_len, config.max_num_seqs);
         let kv_slot_seconds = self.kv_slot_seconds;
         for (wave, (num_answers, num_tokens)) in WAVES.into_iter().enumerate() {
-            // A sequence of one token can draw none.
-            let num_tokens = num_tokens.min(max_model_len.saturating_sub(2));
+            let num_answers = num_answers.min(max_num_seqs);
+            // Two are drawn behind each prompt.
+            let most = max_model_len.saturating_sub(2);
+            let num_tokens = num_tokens.div_ceil(num_answers).min(most);
             if num_tokens == 0 {
                 break;
             }
-            let requests = (0..num_answers.min(max_num_seqs)).map(|n| {
+            let requests = (0..num_answers).map(|n| {
                 // Each has a token of its own, so that none is spared what another computed.
                 let token = ((wave * 8 + n) % self.vocab_size) as TokenId;
                 (vec![token; num_tokens], params(wave, n))
@@ -77,16 +79,24 @@ mod tests {
 
     #[test]
     fn every_regime_has_run() {
-        for block_size in [16, 32] {
+        for (block_size, max_num_seqs) in [(16, 16), (32, 16), (16, 8), (16, 4), (16, 3), (16, 1)] {
             let mut engine = engine(SchedulerConfig {
                 block_size,
-                max_num_seqs: 16,
+                max_num_seqs,
                 ..config()
             });
             block_on(engine.warm_up()).unwrap();
-            for num_tokens in [72, 24, 8, 4, 2, 1] {
-                let ran = engine.runner().step_tokens.contains(&num_tokens);
-                assert!(ran, "{num_tokens} of {:?}", engine.runner().step_tokens);
+            let ran = &engine.runner().step_tokens;
+            // Prompts, and answers as far as so many are drawn together.
+            let regimes = [65..=512, 9..=64, 8..=8, 4..=4, 2..=2, 1..=1];
+            for tokens in regimes {
+                let has_run = ran.iter().any(|n| tokens.contains(n));
+                let answers = tokens.end();
+                let may_run = *answers > 8 || *answers <= max_num_seqs;
+                assert!(
+                    has_run || !may_run,
+                    "{tokens:?} of {ran:?}, {max_num_seqs} together"
+                );
             }
         }
     }
