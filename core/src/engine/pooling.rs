@@ -5,7 +5,7 @@ use super::awaited::Awaited;
 use super::core::{EngineCore, EngineOutput};
 use super::metrics::RequestShape;
 use super::recovery::Recovery;
-use super::sampling_check::check_ids;
+use super::sampling_check::{check_ids, check_salt};
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::runner::ExecuteModel;
@@ -62,7 +62,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     /// of a [`step`](Self::step) as [`EngineOutput::embedding`].
     ///
     /// # Errors
-    /// [`RequestError`] for ids the model does not have, more dimensions than its hidden states have,
+    /// [`RequestError`] for ids the model does not have, a salt that is too long, more dimensions than its hidden states have,
     /// and prompts that could never be computed.
     pub fn add_pooling_request(
         &mut self,
@@ -80,6 +80,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         ahead: Ahead,
     ) -> Result<RequestId, RequestError> {
         check_ids("the prompt", &prompt_token_ids, self.vocab_size)?;
+        check_salt(params.cache_salt.as_deref())?;
         let hidden_size = self.hidden_size;
         if let Some(dimensions) = params.dimensions
             && !(1..=hidden_size).contains(&dimensions)

@@ -96,7 +96,6 @@ pub(super) fn check(params: &SamplingParams, vocab_size: usize) -> Result<(), Re
 fn check_lengths(p: &SamplingParams) -> Result<(), RequestError> {
     let stop_bytes: usize = p.stop.iter().map(String::len).sum();
     let word_ids: usize = p.bad_words.iter().map(Vec::len).sum();
-    let salt = p.cache_salt.as_ref().map_or(0, String::len);
     let bounds = [
         (
             "stop",
@@ -140,17 +139,23 @@ fn check_lengths(p: &SamplingParams) -> Result<(), RequestError> {
             "ids",
             "at most 4096 ids",
         ),
-        (
-            "cache_salt",
-            salt,
-            SamplingParams::MAX_SALT_BYTES,
-            "bytes",
-            "at most 1024 bytes",
-        ),
     ];
     match bounds.into_iter().find(|(_, n, most, ..)| n > most) {
-        None => Ok(()),
+        None => check_salt(p.cache_salt.as_deref()),
         Some((name, n, _, of, must)) => invalid(name, format!("of {n} {of}"), must),
+    }
+}
+
+/// Holds a salt, which every prompt of a request has, against its bound.
+///
+/// # Errors
+/// [`RequestError::InvalidParameter`].
+pub(super) fn check_salt(salt: Option<&str>) -> Result<(), RequestError> {
+    match salt.map_or(0, str::len) {
+        n if n > SamplingParams::MAX_SALT_BYTES => {
+            invalid("cache_salt", format!("of {n} bytes"), "at most 1024 bytes")
+        }
+        _ => Ok(()),
     }
 }
 

@@ -70,6 +70,11 @@ pub(crate) fn faults(client: Client) {
             json!({"input": "a", "dimensions": 1000}),
             "dimensions",
         ),
+        (
+            "/v1/embeddings",
+            json!({"input": "a", "cache_salt": "a".repeat(1025)}),
+            "cache_salt",
+        ),
         ("/v1/embeddings", json!({"input": vec![1; 600]}), "input"),
         ("/tokenize", json!({"prompt": 1}), "prompt"),
         ("/detokenize", json!({"tokens": [999]}), "tokens"),
