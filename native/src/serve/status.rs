@@ -94,7 +94,7 @@ pub async fn load(State(app): State<Arc<App>>) -> Response {
             "model": name,
             "num_reqs": load.num_requests,
             "num_running_reqs": load.num_running,
-            "num_waiting_reqs": load.num_requests.saturating_sub(load.num_running + load.num_unread),
+            "num_waiting_reqs": load.num_waiting,
             "num_unread_reqs": load.num_unread,
             "kv_cache_usage": f64::from(load.kv_usage_permille) / 1e3,
             "num_recoveries": load.num_recoveries,

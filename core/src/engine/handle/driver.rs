@@ -235,8 +235,9 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
         let usable = cache.num_usable_blocks().max(1);
         let held = usable - cache.num_free_blocks().min(usable);
         let permille = u32::try_from(1000 * held / usable).unwrap_or(1000);
-        self.mailbox
-            .set_load(scheduler.num_running_requests(), permille);
+        let running = scheduler.num_running_requests();
+        let waiting = scheduler.num_waiting_requests();
+        self.mailbox.set_load(running, waiting, permille);
         if let Some(costs) = self.engine.core().step_costs() {
             self.mailbox.set_steps(costs);
         }

@@ -37,6 +37,8 @@ pub struct Load {
     pub num_unread: usize,
     /// Sequences that hold blocks of the KV cache and take part in steps.
     pub num_running: usize,
+    /// Sequences that wait for it, for the first time or again; each of a request's answers is one.
+    pub num_waiting: usize,
     /// Blocks of the KV cache that somebody holds, of a thousand.
     pub kv_usage_permille: u32,
     /// Times its device was replaced.
@@ -129,7 +131,11 @@ struct State {
 
 impl State {
     fn load(&self) -> Load {
+        // The engine was not told of those that came since it last looked.
+        let new = self.inbox.submissions.iter();
+        let num_new: usize = new.map(|new| new.wish.num_answers()).sum();
         Load {
+            num_waiting: self.load.num_waiting + num_new,
             num_requests: self.queue.num_requests(),
             num_unread: self.queue.num_unread(),
             ..self.load
@@ -306,9 +312,10 @@ impl Mailbox {
         self.lock().queue.take_up(place);
     }
 
-    pub(super) fn set_load(&self, num_running: usize, kv_usage_permille: u32) {
+    pub(super) fn set_load(&self, num_running: usize, num_waiting: usize, kv_usage_permille: u32) {
         let mut state = self.lock();
         state.load.num_running = num_running;
+        state.load.num_waiting = num_waiting;
         state.load.kv_usage_permille = kv_usage_permille;
     }
 

@@ -2,6 +2,7 @@
 
 use super::fake_engine::*;
 use super::{EngineHandle, SubmitError, Turn};
+use crate::types::SamplingParams;
 use pollster::block_on;
 
 #[test]
@@ -45,4 +46,27 @@ fn who_does_not_read_fills_no_queue() {
     assert_eq!(load(&handle), (7, 6));
     use_up(&mut driver, &mut unread);
     assert_eq!(load(&handle), (0, 0));
+}
+
+/// A request is as many sequences as it has answers, and each of them runs or waits.
+#[test]
+fn what_waits_is_counted_by_itself() {
+    let (mut driver, handle) = engine(&SharedFate::default());
+    let load = |handle: &EngineHandle| {
+        let load = handle.load();
+        (load.num_requests, load.num_running, load.num_waiting)
+    };
+    let (prompt, params) = request(0);
+    let several = SamplingParams { n: 4, ..params };
+    let mut streams = vec![handle.submit(prompt, several).unwrap()];
+    assert_eq!(load(&handle), (1, 0, 4));
+    assert_eq!(block_on(driver.turn()), Turn::Stepped);
+    streams.extend((0..3).map(|index| submit(&handle, index)));
+    assert_eq!(load(&handle), (4, 4, 3));
+    assert!(read(&mut streams[0]).is_some());
+    assert_eq!(block_on(driver.turn()), Turn::Stepped);
+    assert_eq!(load(&handle), (4, 4, 3));
+    drop(streams);
+    assert_eq!(block_on(driver.turn()), Turn::Idle);
+    assert_eq!(load(&handle), (0, 0, 0));
 }
