@@ -18,8 +18,8 @@ use crate::error::Result;
 use crate::runner::ExecuteModel;
 use crate::sample::grammar::Constraint;
 use crate::sched::{
-    Ahead, ConfigError, KvGroupSpec, PreemptionCost, Request, RequestError, RequestUpdate, Scheduler,
-    SchedulerConfig,
+    Ahead, ConfigError, KvGroupSpec, PreemptionCost, Request, RequestError, RequestUpdate,
+    Scheduler, SchedulerConfig,
 };
 use crate::types::{RequestId, SamplingParams, StopReason, TokenId};
 use std::collections::{BTreeMap, VecDeque};
@@ -110,8 +110,9 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     pub fn add_request(
         &mut self,
         prompt_token_ids: Vec<TokenId>,
-        params: SamplingParams,
+        params: impl Into<Arc<SamplingParams>>,
     ) -> Result<RequestId, RequestError> {
+        let params = params.into();
         sampling_check::check_ids("the prompt", &prompt_token_ids, self.vocab_size)?;
         sampling_check::check(&params, self.vocab_size)?;
         let compiler = &self.constraints.compiler;
@@ -126,7 +127,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     pub(super) fn add_checked(
         &mut self,
         prompt_token_ids: Vec<TokenId>,
-        params: SamplingParams,
+        params: Arc<SamplingParams>,
         form: Option<Arc<Constraint>>,
         ahead: Ahead,
     ) -> Result<RequestId, RequestError> {
@@ -134,14 +135,11 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         let arrival = self.clock.now();
         for index in 0..params.n {
             let id = RequestId(self.next_id);
-            let own = SamplingParams {
-                seed: params.seed.wrapping_add(index as u64),
-                // Of the prompt they all say the same.
-                prompt_logprobs: params.prompt_logprobs.filter(|_| index == 0),
-                ..params.clone()
-            };
-            let request = Request::new(id, prompt_token_ids.clone(), own, &self.eos_token_ids);
-            let request = request.with_prompt_of(first).behind(ahead);
+            let (ids, own) = (prompt_token_ids.clone(), Arc::clone(&params));
+            let request = Request::new(id, ids, own, &self.eos_token_ids)
+                .as_answer(index)
+                .with_prompt_of(first)
+                .behind(ahead);
             // What is said against one is said against the first.
             self.scheduler.add_request(request)?;
             self.next_id += 1;

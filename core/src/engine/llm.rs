@@ -118,7 +118,9 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
     pub fn add_request(&mut self, prompt: Prompt, params: SamplingParams) -> Result<RequestId> {
         let ids = prompt.into_token_ids(&self.tokenizer)?;
         self.give_vocabulary(&params);
-        self.add(params, |core, params| core.add_request(ids, params))
+        self.add(Arc::new(params), |core, params| {
+            core.add_request(ids, params)
+        })
     }
 
     /// Queues a request that was checked, with the form of its answers, behind others that came with it.
@@ -128,7 +130,7 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
     pub(super) fn add_checked(
         &mut self,
         prompt_token_ids: Vec<TokenId>,
-        params: SamplingParams,
+        params: Arc<SamplingParams>,
         form: Option<Arc<Constraint>>,
         ahead: Ahead,
     ) -> Result<RequestId> {
@@ -139,8 +141,8 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
 
     fn add(
         &mut self,
-        params: SamplingParams,
-        to: impl FnOnce(&mut EngineCore<R, C>, SamplingParams) -> Result<RequestId, RequestError>,
+        params: Arc<SamplingParams>,
+        to: impl FnOnce(&mut EngineCore<R, C>, Arc<SamplingParams>) -> Result<RequestId, RequestError>,
     ) -> Result<RequestId> {
         let streams = (0..num_answers(&params)).map(|_| TextStream::new(&params));
         let streams: Vec<_> = streams.collect();

@@ -71,7 +71,7 @@ impl PagedHash {
         let start = share.num_computed_tokens;
         let targets = share.prompt_logprob_targets.iter().enumerate();
         let hash = self.hash(table, share.end_position());
-        let id = (hash ^ share.sampling.params.seed) % VOCAB as u64;
+        let id = (hash ^ share.sampling.seed) % VOCAB as u64;
         let token_id = share.samples.then_some(id as TokenId);
         if let Some(id) = token_id {
             self.last_drawn.insert(share.request_id, id);

@@ -199,17 +199,17 @@ impl Arrays {
         position: usize,
     ) {
         let sampling = &scheduled.sampling;
-        let params = match purpose {
-            RowPurpose::Sample => &sampling.params,
-            RowPurpose::PromptLogprob(_) => &SamplingParams::default(),
+        let (params, seed) = match purpose {
+            RowPurpose::Sample => (&*sampling.params, sampling.seed),
+            RowPurpose::PromptLogprob(_) => (&SamplingParams::default(), 0),
         };
         let filters = Filters::of(params);
         self.rows.push(LogitsRow { sequence, purpose });
         self.row_tokens.push(token);
         self.samples.extend([
             params.temperature.to_bits(),
-            params.seed as u32,
-            (params.seed >> 32) as u32,
+            seed as u32,
+            (seed >> 32) as u32,
             position as u32,
             filters.top_k,
             filters.top_p,
@@ -317,12 +317,12 @@ mod tests {
             sampling: SamplingInputs {
                 stop_ids: [2; 9].into(),
                 num_remaining_tokens: 6,
+                seed: 0x1_0000_0002,
                 params: Arc::new(SamplingParams {
                     temperature: 0.5,
                     top_k: 40,
                     top_p: 0.75,
                     min_p: 0.25,
-                    seed: 0x1_0000_0002,
                     ..SamplingParams::default()
                 }),
                 ..SamplingInputs::default()

@@ -206,7 +206,7 @@ impl FakeModel {
                 logprob: -(*t as f32),
                 top: vec![],
             };
-            let id = (last ^ share.sampling.params.seed as u32) % VOCAB;
+            let id = (last ^ share.sampling.seed as u32) % VOCAB;
             if share.samples {
                 self.drawn
                     .insert((share.request_id, share.end_position()), id);

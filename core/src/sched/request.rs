@@ -37,6 +37,8 @@ pub enum RequestStatus {
 pub struct Request {
     id: RequestId,
     params: Arc<SamplingParams>,
+    /// Which of the answers that are asked for in this way.
+    index: usize,
     /// It asks for an embedding of its prompt, and draws nothing.
     pooling: Option<PoolingType>,
     /// Those asked for come first.
@@ -77,9 +79,10 @@ impl Request {
     pub fn new(
         id: RequestId,
         prompt_token_ids: Vec<TokenId>,
-        params: SamplingParams,
+        params: impl Into<Arc<SamplingParams>>,
         eos_token_ids: &[TokenId],
     ) -> Self {
+        let params = params.into();
         let mut stop_ids = params.stop_token_ids.clone();
         let mut held_ids = Vec::new();
         if params.min_tokens > 0 {
@@ -90,7 +93,8 @@ impl Request {
         }
         Self {
             id,
-            params: Arc::new(params),
+            params,
+            index: 0,
             pooling: None,
             stop_ids: stop_ids.into(),
             held_ids,
@@ -181,6 +185,18 @@ impl Request {
         self
     }
 
+    /// Says which of its prompt's answers it is. Each has a seed of its own, and of the prompt they would all say the
+    /// same: the first does.
+    #[must_use]
+    pub fn as_answer(self, index: usize) -> Self {
+        Self { index, ..self }
+    }
+
+    /// Whether it says how likely its prompt is.
+    pub(super) fn scores_prompt(&self) -> bool {
+        self.params.prompt_logprobs.is_some() && self.index == 0
+    }
+
     /// Says what of those that came with it comes before it.
     #[must_use]
     pub fn behind(self, ahead: Ahead) -> Self {
@@ -217,6 +233,7 @@ impl Request {
         let edits = samples && self.params.edits_logits(num_output);
         SamplingInputs {
             params: Arc::clone(&self.params),
+            seed: self.params.seed.wrapping_add(self.index as u64),
             mask: None,
             stop_ids: Arc::clone(&self.stop_ids),
             num_remaining_tokens: (self.params.max_tokens.saturating_sub(num_output))
@@ -287,8 +304,7 @@ impl Request {
         }
         let all = self.num_tokens_with_spec().saturating_sub(1);
         // Entry `i` comes of token `i`.
-        let due = self.params.prompt_logprobs.is_some()
-            && self.num_prompt_logprobs + 1 < self.num_prompt_tokens;
+        let due = self.scores_prompt() && self.num_prompt_logprobs + 1 < self.num_prompt_tokens;
         match due {
             true => all.min(self.num_prompt_logprobs),
             false => all,

@@ -18,7 +18,7 @@ impl Scheduler {
         request.num_steps_in_flight += 1;
         request.num_scheduled_tokens += num_new;
         request.num_output_placeholders += usize::from(samples);
-        let params = request.params();
+        let scores_prompt = request.scores_prompt();
         let prompt = &request.token_ids()[..request.num_prompt_tokens()];
         let targets = prompt.get(start + 1..(end + 1).min(prompt.len()));
         ScheduledSequence {
@@ -33,7 +33,7 @@ impl Scheduler {
             samples,
             sampling,
             prompt_logprob_targets: match targets {
-                Some(ids) if params.prompt_logprobs.is_some() => ids.to_vec(),
+                Some(ids) if scores_prompt => ids.to_vec(),
                 _ => Vec::new(),
             },
             pooling: request.pool_share(start, end),

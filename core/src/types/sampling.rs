@@ -120,6 +120,26 @@ impl Default for SamplingParams {
 }
 
 impl SamplingParams {
+    /// About the bytes that these parameters take, however many requests share them.
+    pub fn num_bytes(&self) -> usize {
+        let form = self.structured_output.as_ref();
+        let words = self.bad_words.iter().map(|word| size_of_val(&word[..]));
+        let salt = self.cache_salt.as_ref().map_or(0, String::len);
+        size_of::<Self>()
+            + self.num_ending_bytes()
+            + form.map_or(0, StructuredOutput::num_bytes)
+            + size_of_val(&self.logit_bias[..])
+            + size_of_val(&self.bad_words[..])
+            + words.sum::<usize>()
+            + salt
+    }
+
+    /// Of them those of what ends an answer.
+    pub fn num_ending_bytes(&self) -> usize {
+        let stops = self.stop.iter().map(String::len).sum::<usize>();
+        size_of_val(&self.stop_token_ids[..]) + size_of_val(&self.stop[..]) + stops
+    }
+
     /// Whether the logits of single tokens are changed before the draw that follows `num_output`
     /// output tokens.
     pub fn edits_logits(&self, num_output: usize) -> bool {
@@ -145,8 +165,10 @@ impl SamplingParams {
 /// What a sampler must know of a request in a step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SamplingInputs {
-    /// How to draw.
+    /// How to draw, as all answers of a request do.
     pub params: Arc<SamplingParams>,
+    /// Seeds the noise of this one.
+    pub seed: u64,
     /// Token ids that end the request.
     pub stop_ids: Arc<[TokenId]>,
     /// Tokens that it may still draw, in this step and later ones.

@@ -34,6 +34,18 @@ impl StructuredOutput {
             Self::Choice(_) => "choice",
         }
     }
+
+    /// Bytes of its texts.
+    pub fn num_bytes(&self) -> usize {
+        match self {
+            Self::Json(text) | Self::Regex(text) | Self::Grammar(text) => text.len(),
+            Self::JsonObject => 0,
+            Self::Choice(texts) => texts
+                .iter()
+                .map(|text| size_of::<String>() + text.len())
+                .sum(),
+        }
+    }
 }
 
 /// Why an answer cannot have the form that is asked for.

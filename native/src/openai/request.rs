@@ -1,6 +1,8 @@
 //! What the body of a chat or completion request asks: prompts and how to answer them. Unknown fields
 //! are passed over; those that ask for what there is not are `unserved`'s.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use twoclock_core::chat::{AnswerFormat, Tool};
 use twoclock_core::engine::Prompt;
@@ -106,7 +108,7 @@ pub struct Asked {
     /// What is to be continued, each with `params.n` answers.
     pub prompts: Vec<Prompt>,
     /// How.
-    pub params: SamplingParams,
+    pub params: Arc<SamplingParams>,
     /// What is said before the answers to each prompt; empty unless the body asked for that.
     pub echoes: Vec<String>,
     /// The prompts' log-probabilities are a part of the answer's own form, beside the answers.
@@ -210,7 +212,7 @@ impl Asked {
         Ok(Self {
             endpoint,
             prompts,
-            params,
+            params: Arc::new(params),
             echoes,
             scores_prompt,
             stream,

@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
+use axum::http::StatusCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::api_error::ApiError;
 use super::reading::SHORT;
 
 /// Bodies of the greatest length that are held at once.
@@ -18,6 +20,8 @@ pub struct BodyRoom {
     /// Everybody's.
     common: Arc<Semaphore>,
     short: Arc<Semaphore>,
+    /// Bytes of everybody's when all of it is free.
+    most: usize,
 }
 
 /// Room that is taken until this is dropped. It grows while a body is read, and nobody waits for room while holding some.
@@ -34,8 +38,10 @@ impl BodyRoom {
             let kib = longest.div_ceil(1024).saturating_mul(bodies);
             Arc::new(Semaphore::new(kib.min(Semaphore::MAX_PERMITS)))
         };
+        let common = room(WHOLE_BODIES - FOR_SHORT);
         Self {
-            common: room(WHOLE_BODIES - FOR_SHORT),
+            most: common.available_permits().saturating_mul(1024),
+            common,
             short: room(FOR_SHORT),
         }
     }
@@ -55,6 +61,36 @@ impl BodyRoom {
         let more = kib - num(&held.common) - num(&held.short);
         add(&self.short, &mut held.short, more) || add(&self.common, &mut held.common, more)
     }
+
+    /// Holds what is kept of a body once it is read, be it less than it took or, as many a request is short and asks
+    /// much, more.
+    ///
+    /// # Errors
+    /// It is not there, or never could be.
+    pub fn exchange(&self, mut held: HeldRoom, bytes: usize) -> Result<HeldRoom, ApiError> {
+        if bytes.div_ceil(1024) <= held.num_kib() {
+            return Ok(held.keep(bytes));
+        }
+        if bytes > self.most {
+            let said = format!(
+                "what is asked for would hold {bytes} bytes while it waits, but {} are there for everybody: ask for \
+                 fewer prompts, or fewer answers to each (n)",
+                self.most
+            );
+            return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, said).code("asks_too_much"));
+        }
+        match self.grow(&mut held, bytes) {
+            true => Ok(held),
+            false => Err(no_room()),
+        }
+    }
+}
+
+/// What is said where it is not there.
+pub fn no_room() -> ApiError {
+    let said = "the bodies of other requests take all the room there is: try again later";
+    let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, said);
+    error.code("too_many_bodies").retry_after(1)
 }
 
 /// Holds so much more of it, if it is there.
@@ -77,9 +113,12 @@ fn num(held: &Option<OwnedSemaphorePermit>) -> usize {
 }
 
 impl HeldRoom {
-    /// Keeps what so many bytes take and gives the rest back; all of it, where they are more than were read.
-    #[must_use]
-    pub fn keep(mut self, bytes: usize) -> Self {
+    fn num_kib(&self) -> usize {
+        num(&self.common) + num(&self.short)
+    }
+
+    /// Keeps what so many bytes take, no more than before, and gives the rest back.
+    fn keep(mut self, bytes: usize) -> Self {
         let mut left = bytes.div_ceil(1024);
         for held in [&mut self.short, &mut self.common] {
             let kept = left.min(num(held));
@@ -144,14 +183,32 @@ mod tests {
             (4096, 1024, 1),
             (4096, 1025, 2),
             (4096, 4096, 4),
-            (4096, 9999, 4),
+            (4096, 9999, 10),
+            (4096, SHORT + 1, SHORT / 1024 + 1),
             (LONGEST, 1025, 2),
-            (LONGEST, LONGEST + 1, LONGEST_KIB),
+            (LONGEST, LONGEST + 1, LONGEST_KIB + 1),
         ] {
-            let held = hold(&room, read).unwrap().keep(bytes);
+            let held = hold(&room, read).unwrap();
+            let held = room.exchange(held, bytes).unwrap();
             assert_eq!(sum(free(&room)), all - kept, "{bytes} of {read}");
             drop(held);
             assert_eq!(sum(free(&room)), all);
         }
+    }
+    #[test]
+    fn what_is_kept_may_take_more_than_the_body_if_it_is_there() {
+        let room = BodyRoom::new(LONGEST);
+        let all = free(&room);
+        let (common_kib, _) = all;
+        let read = || hold(&room, 1024).unwrap();
+        let never = room.exchange(read(), common_kib * 1024 + 1);
+        assert_eq!(never.unwrap_err().status, StatusCode::PAYLOAD_TOO_LARGE);
+        let whole = room.exchange(read(), common_kib * 1024).unwrap();
+        assert_eq!(free(&room).0, 0);
+        let later = room.exchange(read(), SHORT + 1).unwrap_err();
+        assert_eq!(later, no_room());
+        drop(whole);
+        drop(room.exchange(read(), SHORT + 1).unwrap());
+        assert_eq!(free(&room), all);
     }
 }

@@ -8,13 +8,12 @@ use twoclock_core::engine::Prompt;
 use twoclock_core::engine::handle::RequestStream;
 use twoclock_core::error::Error;
 use twoclock_core::sched::RequestError;
-use twoclock_core::types::TokenId;
 
 use super::answers::Answers;
 use super::api_error::{ApiError, stream_error, submit_error};
 use super::app::App;
 use super::asker::{Asker, StillAsked};
-use super::body_room::HeldRoom;
+use super::body_room::{BodyRoom, HeldRoom};
 use super::generate::answer_error;
 use super::intake::{self, within};
 use super::lease::Lease;
@@ -40,8 +39,8 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request) -> Result<Resp
     within(&app, async |deadline| {
         let record = RequestRecord::of(&request);
         let asker = Asker::until(deadline);
-        let asked = asker.still_asked();
-        let texts = move |lease, body| submit(lease, body, record, &asked);
+        let (asked, body_room) = (asker.still_asked(), app.body_room.clone());
+        let texts = move |lease, body| submit(lease, body, record, &asked, &body_room);
         gather(intake::read(&app, request, texts).await?).await
     })
     .await
@@ -52,6 +51,7 @@ fn submit(
     body: RequestBody,
     record: RequestRecord,
     still_asked: &StillAsked,
+    body_room: &BodyRoom,
 ) -> Result<Texts, ApiError> {
     let loaded = lease.loaded();
     let params = loaded.pooling().params();
@@ -61,7 +61,7 @@ fn submit(
     let asked = AskedEmbeddings::read(&value, params)?;
     drop(value);
     let most = loaded.serving().max_prompt_bytes.unwrap_or(usize::MAX);
-    let mut streams = Vec::new();
+    let mut prompts = Vec::with_capacity(asked.prompts.len());
     let together = loaded.handle().together_pooling(asked.params);
     let mut together = together.map_err(|error| submit_error(&error, refusal))?;
     let mut num_tokens = 0;
@@ -80,6 +80,13 @@ fn submit(
         let ids = prompt.into_token_ids(loaded.handle().tokenizer());
         let ids = ids.map_err(|e| Refusal::sentence("input", e))?;
         num_tokens += ids.len();
+        prompts.push(ids);
+    }
+    let kept = together.num_bytes(prompts.len(), num_tokens);
+    let room = body_room.exchange(room, kept)?;
+    let mut streams = Vec::with_capacity(prompts.len());
+    for ids in prompts {
+        still_asked.check()?;
         let stream = together.submit(Prompt::TokenIds(ids));
         streams.push(stream.map_err(|error| submit_error(&error, refusal))?);
     }
@@ -96,7 +103,7 @@ fn submit(
         as_base64: asked.as_base64,
         record,
         lease,
-        _room: room.keep(num_tokens * size_of::<TokenId>()),
+        _room: room,
     })
 }
 
@@ -105,6 +112,7 @@ fn refusal(error: &Error) -> Option<Refusal> {
     let param = match error {
         Error::Text(_) => "input",
         Error::Request(RequestError::InvalidDimensions { .. }) => "dimensions",
+        Error::Request(RequestError::InvalidParameter { name, .. }) => name,
         Error::Request(_) => "input",
         _ => return None,
     };

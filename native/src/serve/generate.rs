@@ -10,15 +10,15 @@ use serde_json::Value;
 use tokio::time::Instant;
 use twoclock_core::engine::Prompt;
 use twoclock_core::engine::handle::{RequestStream, SubmitError};
-use twoclock_core::text::Tokenizer;
 use twoclock_core::error::Error;
 use twoclock_core::sched::RequestError;
+use twoclock_core::text::Tokenizer;
 use twoclock_core::types::TokenId;
 
 use super::api_error::{ApiError, submit_error};
 use super::app::{App, now};
 use super::asker::{Asker, StillAsked};
-use super::body_room::HeldRoom;
+use super::body_room::{BodyRoom, HeldRoom};
 use super::intake::{self, within};
 use super::lease::Lease;
 use super::request_body::RequestBody;
@@ -138,19 +138,20 @@ pub async fn begin(
     let id = format!("{}{}", protocol.prefix, id.of_answer(&app.numbers));
     let seed = app.numbers.next();
     let asker = Asker::until(deadline);
-    let asked = asker.still_asked();
+    let (asked, body_room) = (asker.still_asked(), app.body_room.clone());
     let look = move |lease: Lease, body| {
         let read = Unsubmitted::read(protocol, id, lease, body, seed, deadline, record)?;
         match read.compiles() {
             true => Ok(Begun::Waits(read)),
-            false => read.submit(&asked).map(Begun::Runs),
+            false => read.submit(&asked, &body_room).map(Begun::Runs),
         }
     };
     match intake::read(app, request, look).await? {
         Begun::Runs(job) => Ok(job),
         Begun::Waits(read) => {
-            let asked = asker.still_asked();
-            app.reading.run_long(move || read.submit(&asked)).await?
+            let (asked, body_room) = (asker.still_asked(), app.body_room.clone());
+            let submit = move || read.submit(&asked, &body_room);
+            app.reading.run_long(submit).await?
         }
     }
 }
@@ -221,7 +222,7 @@ impl Unsubmitted {
     }
 
     /// Hands its prompts to the engine, as long as it is asked for.
-    fn submit(self, still_asked: &StillAsked) -> Result<Job, ApiError> {
+    fn submit(self, still_asked: &StillAsked, body_room: &BodyRoom) -> Result<Job, ApiError> {
         let Self {
             id,
             lease,
@@ -243,26 +244,35 @@ impl Unsubmitted {
         for prompt in texts {
             still_asked.check()?;
             let tokenizer = handle.tokenizer();
-            prompts.push(tokens_of(prompt, tokenizer, room_for_answer, most, refusal)?);
+            prompts.push(tokens_of(
+                prompt,
+                tokenizer,
+                room_for_answer,
+                most,
+                refusal,
+            )?);
         }
-        let together = handle.together(asked.params.clone());
+        let num_prompt_tokens: usize = prompts.iter().map(Vec::len).sum();
+        let together = handle.together(Arc::clone(&asked.params));
         let mut together = together.map_err(|e| refused(&e))?;
+        let kept = echoed.num_bytes()
+            + asked.num_bytes()
+            + num_prompt_tokens * size_of::<TokenId>()
+            + together.num_bytes(prompts.len(), num_prompt_tokens);
+        let room = body_room.exchange(room, kept)?;
         let mut streams = Vec::with_capacity(prompts.len());
         for ids in &prompts {
             still_asked.check()?;
             let stream = together.submit(Prompt::TokenIds(ids.clone()));
             streams.push(stream.map_err(|e| refused(&e))?);
         }
-        let num_prompt_tokens: usize = prompts.iter().map(Vec::len).sum();
         let of = AskedOf {
             answer_id: id.clone(),
             num_prompt_tokens,
             is_streamed: asked.stream,
-            sampling: Some((&asked.params).into()),
+            sampling: Some((&*asked.params).into()),
         };
         record.asked(of, prompts.len());
-        let kept =
-            echoed.num_bytes() + asked.num_bytes() + num_prompt_tokens * size_of::<TokenId>();
         Ok(Job {
             id,
             created: now(),
@@ -273,7 +283,7 @@ impl Unsubmitted {
             streams,
             deadline,
             record,
-            room: room.keep(kept),
+            room,
         })
     }
 }

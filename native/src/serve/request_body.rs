@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::api_error::ApiError;
 use super::app::App;
-use super::body_room::{BodyRoom, HeldRoom};
+use super::body_room::{BodyRoom, HeldRoom, no_room};
 use super::named_model::{NamedModel, NotAString};
 use super::reading::SHORT;
 use super::shutdown::Phase;
@@ -96,12 +96,7 @@ impl RequestBody {
         match gathered {
             Ok(Ok(body)) => Ok(body),
             Ok(Err(NotWhole::TooLong)) => Err(too_long()),
-            Ok(Err(NotWhole::NoRoom)) => {
-                let said =
-                    "the bodies of other requests take all the room there is: try again later";
-                let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, said);
-                Err(error.code("too_many_bodies").retry_after(1))
-            }
+            Ok(Err(NotWhole::NoRoom)) => Err(no_room()),
             Ok(Err(NotWhole::Ended)) => {
                 Err(ApiError::bad_request("the body ended before it was whole"))
             }

@@ -1,8 +1,9 @@
 //! The far end of a handle: takes what was asked between two steps, steps, and delivers. Owns the
 //! engine; knows no thread, and no device beyond that it may be lost.
 
-use super::mailbox::{Ending, Health, Mailbox, Submission, Wish};
+use super::mailbox::{Ending, Health, Mailbox};
 use super::stream::{Outbox, StreamError};
+use super::submission::{Submission, Wish};
 use super::{EngineHandle, HandleOptions};
 use crate::clock::Clock;
 use crate::engine::llm::LlmEngine;
@@ -158,7 +159,7 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
             outbox,
         } = submission;
         let added = match wish {
-            Wish::Answers(params, form) => self.engine.add_checked(ids, *params, form, ahead),
+            Wish::Answers(params, form) => self.engine.add_checked(ids, params, form, ahead),
             Wish::Embedding(params) => {
                 let core = self.engine.core_mut();
                 core.add_pooling(ids, params, ahead).map_err(Error::from)

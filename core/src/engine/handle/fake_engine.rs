@@ -73,7 +73,7 @@ impl Paged {
             self.pages[table[p / size] as usize][p % size] = id;
         }
         let id = |p: usize| self.pages[table[p / size] as usize][p % size];
-        let hash = (0..share.end_position()).fold(share.sampling.params.seed, |h, p| {
+        let hash = (0..share.end_position()).fold(share.sampling.seed, |h, p| {
             (h ^ u64::from(id(p))).wrapping_mul(0x0100_0000_01b3) >> 3
         });
         let id = (hash % VOCAB as u64) as TokenId;

@@ -4,12 +4,12 @@
 use super::last_steps::LastSteps;
 use super::queue::Queue;
 use super::stream::{Outbox, RequestStream, StreamError};
+use super::submission::{Submission, Wish};
 use super::{HandleOptions, SubmitError};
 use crate::engine::metrics::MetricFamily;
 use crate::engine::step_costs::StepCosts;
-use crate::sample::grammar::Constraint;
 use crate::sched::Ahead;
-use crate::types::{FinishReason, PoolingParams, RequestId, SamplingParams, TokenId};
+use crate::types::{FinishReason, RequestId, TokenId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -52,46 +52,6 @@ pub(super) enum Ending {
     Drain,
     /// At once.
     Stop,
-}
-
-/// A request on its way to the driver.
-#[derive(Debug)]
-pub(super) struct Submission {
-    pub(super) id: RequestId,
-    /// The first of those that came as one with it.
-    pub(super) place: RequestId,
-    /// What of them comes before it.
-    pub(super) ahead: Ahead,
-    pub(super) prompt_token_ids: Vec<TokenId>,
-    pub(super) wish: Wish,
-    pub(super) outbox: Arc<Outbox>,
-}
-
-/// What a prompt is to become.
-#[derive(Clone, Debug)]
-pub(super) enum Wish {
-    /// Answers, of a form where they have one.
-    Answers(Box<SamplingParams>, Option<Arc<Constraint>>),
-    /// A vector.
-    Embedding(PoolingParams),
-}
-
-impl Wish {
-    /// Outputs that end.
-    fn num_answers(&self) -> usize {
-        match self {
-            Self::Answers(params, _) => params.n,
-            Self::Embedding(_) => 1,
-        }
-    }
-
-    /// Most tokens that are drawn for it.
-    pub(super) fn num_answer_tokens(&self) -> usize {
-        match self {
-            Self::Answers(params, _) => params.n.saturating_mul(params.max_tokens),
-            Self::Embedding(_) => 0,
-        }
-    }
 }
 
 /// What the driver finds.

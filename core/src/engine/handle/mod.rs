@@ -19,6 +19,7 @@ mod queue;
 #[cfg(test)]
 mod queue_tests;
 mod stream;
+mod submission;
 #[cfg(test)]
 mod tests;
 mod together;
@@ -39,8 +40,9 @@ use crate::error::Error;
 use crate::runner::ExecuteModel;
 use crate::text::Tokenizer;
 use crate::types::{FinishReason, PoolingParams, RequestId, SamplingParams, TokenId};
-use mailbox::{Ending, Mailbox, Wish};
+use mailbox::{Ending, Mailbox};
 use std::sync::Arc;
+use std::time::Duration;
 use thiserror::Error;
 
 /// Bounds of a handle and its streams.
@@ -169,14 +171,17 @@ impl EngineHandle {
     ///
     /// # Errors
     /// As [`submit`](Self::submit), but for the prompts.
-    pub fn together(&self, params: SamplingParams) -> Result<Together<'_>, SubmitError> {
-        Together::answers(self, params)
+    pub fn together(
+        &self,
+        params: impl Into<Arc<SamplingParams>>,
+    ) -> Result<Together<'_>, SubmitError> {
+        Together::answers(self, params.into())
     }
 
     /// Takes several requests for embeddings that came as one, and have one place in the queue.
     ///
     /// # Errors
-    /// The queue is full, or the engine takes no more.
+    /// As [`submit_pooling`](Self::submit_pooling), but for the prompts.
     pub fn together_pooling(&self, params: PoolingParams) -> Result<Together<'_>, SubmitError> {
         Together::embeddings(self, params)
     }

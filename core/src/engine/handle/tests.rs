@@ -1,7 +1,8 @@
 //! Handles and their driver: streams, bounds and endings. Knows no thread: one poll after the other.
 
 use super::fake_engine::*;
-use super::mailbox::{Mailbox, Wish};
+use super::mailbox::Mailbox;
+use super::submission::Wish;
 use super::{EngineHandle, HandleOptions, Health, StreamError, SubmitError, Turn};
 use crate::engine::{EngineOutput, Prompt, RequestMetrics, RequestOutput};
 use crate::error::Error;
@@ -207,7 +208,12 @@ fn a_read_between_two_pieces_of_a_step_is_no_lost_wake_up() {
         ..SamplingParams::default()
     };
     let mut stream = mailbox
-        .submit(vec![1], Wish::Answers(Box::new(params), None), None, Ahead::default())
+        .submit(
+            vec![1],
+            Wish::Answers(Arc::new(params), None),
+            None,
+            Ahead::default(),
+        )
         .unwrap();
     let outbox = mailbox.take().submissions.remove(0).unwrap().outbox;
     let piece = |index, num_tokens| RequestOutput {

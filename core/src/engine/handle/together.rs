@@ -2,10 +2,15 @@
 //! held against its length, more than it holds could never be taken, however often they came again; and that they are
 //! computed as if they had come one after the other, so that nobody else waits for all of them.
 
-use super::{EngineHandle, LastHandle, RequestStream, SubmitError, Wish};
+use super::submission::Wish;
+use super::{EngineHandle, LastHandle, RequestStream, SubmitError};
 use crate::engine::{Prompt, sampling_check};
 use crate::sched::{Ahead, RequestError};
-use crate::types::{PoolingParams, RequestId, SamplingParams};
+use crate::types::{PoolingParams, RequestId, SamplingParams, TokenId};
+use std::sync::Arc;
+
+/// About the bytes that are held of a request that waits beside what it brought.
+const REQUEST_BYTES: usize = 2048;
 
 /// Takes requests that ask for the same of several prompts and have one place in the queue, which the first needs and
 /// the last gives back. How many there are is the caller's to bound.
@@ -23,7 +28,7 @@ pub struct Together<'a> {
 impl<'a> Together<'a> {
     pub(super) fn answers(
         handle: &'a EngineHandle,
-        params: SamplingParams,
+        params: Arc<SamplingParams>,
     ) -> Result<Self, SubmitError> {
         let LastHandle {
             tokenizer,
@@ -39,7 +44,7 @@ impl<'a> Together<'a> {
         let form = compiler
             .compile(&params, eos_token_ids)
             .map_err(|error| SubmitError::refused(RequestError::from(error)))?;
-        Ok(Self::new(handle, Wish::Answers(Box::new(params), form)))
+        Ok(Self::new(handle, Wish::Answers(params, form)))
     }
 
     pub(super) fn embeddings(
@@ -47,6 +52,8 @@ impl<'a> Together<'a> {
         params: PoolingParams,
     ) -> Result<Self, SubmitError> {
         handle.check_room()?;
+        let salt = params.cache_salt.as_deref();
+        sampling_check::check_salt(salt).map_err(SubmitError::refused)?;
         Ok(Self::new(handle, Wish::Embedding(params)))
     }
 
@@ -56,6 +63,18 @@ impl<'a> Together<'a> {
             wish,
             first: None,
             taken: Ahead::default(),
+        }
+    }
+
+    /// About the bytes that the engine holds of so many of them, and so many tokens of their prompts, while they wait.
+    pub fn num_bytes(&self, num_prompts: usize, num_prompt_tokens: usize) -> usize {
+        let tokens = num_prompt_tokens * size_of::<TokenId>();
+        match &self.wish {
+            Wish::Answers(params, _) => {
+                let each = num_prompts * (REQUEST_BYTES + params.num_ending_bytes()) + tokens;
+                params.num_bytes() + params.n * each
+            }
+            Wish::Embedding(_) => num_prompts * REQUEST_BYTES + tokens,
         }
     }
 
@@ -94,7 +113,6 @@ mod tests {
     use crate::engine::handle::Turn;
     use crate::types::StructuredOutput;
     use pollster::block_on;
-    use std::sync::Arc;
 
     fn submit_all(handle: &EngineHandle, num_prompts: usize) -> Vec<RequestStream> {
         let mut together = handle.together(request(0).1).unwrap();
@@ -114,7 +132,10 @@ mod tests {
         streams.extend((0..7).map(|index| submit(&handle, index % 6)));
         let (prompt, params) = request(0);
         let late = handle.submit(prompt, params);
-        assert!(matches!(late, Err(SubmitError::QueueFull { waiting: 4, .. })));
+        assert!(matches!(
+            late,
+            Err(SubmitError::QueueFull { waiting: 4, .. })
+        ));
         assert_eq!(handle.load().num_requests, 27);
         // Theirs is free when the last of them is over, read or not.
         streams.drain(1..20);
@@ -179,7 +200,10 @@ mod tests {
         use_up(&mut driver, &mut streams);
         drop(unread);
         assert_eq!(block_on(driver.turn()), Turn::Idle);
-        assert_eq!((handle.load().num_requests, handle.load().num_unread), (0, 0));
+        assert_eq!(
+            (handle.load().num_requests, handle.load().num_unread),
+            (0, 0)
+        );
     }
 
     /// Who comes while many that came as one are computed waits for few of them.
