@@ -3,24 +3,34 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use tokio::task::spawn_blocking;
-use twoclock_core::engine::handle::engine_up;
+use tokio::time::{Instant, timeout_at};
+use twoclock_core::clock::Clock;
+use twoclock_core::engine::EngineHandle;
+use twoclock_core::engine::handle::{engine_up, step_running};
 use twoclock_core::engine::metrics::{MetricFamily, MetricValue};
 
 use super::app::App;
 use super::http_metrics::HttpMetrics;
+use crate::clock::HostClock;
 use crate::logs;
 use crate::process::Process;
+
+/// Longest wait for the steps that are computed, as engines tell their counts between two: who scrapes gives up after
+/// some seconds, and would then hear nothing at all.
+const MOST_WAIT: Duration = Duration::from_secs(2);
 
 /// `/metrics`.
 pub async fn metrics(State(app): State<Arc<App>>) -> Response {
     let mut of_models: Vec<(&str, Vec<MetricFamily>)> = Vec::new();
+    let until = Instant::now() + MOST_WAIT;
     for (name, loaded) in app.models.loaded() {
-        of_models.push((name, loaded.handle().metrics().await));
+        of_models.push((name, engine(loaded.handle(), until).await));
     }
     for name in app.models.failed() {
         // It may have been there a moment ago.
@@ -42,6 +52,19 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Response {
     );
     let kind = "text/plain; version=0.0.4; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], text).into_response()
+}
+
+/// What an engine counts; of before the step that it computes, where that does not end in time.
+async fn engine(handle: &EngineHandle, until: Instant) -> Vec<MetricFamily> {
+    let counts = timeout_at(until, handle.metrics()).await;
+    let mut families = counts.unwrap_or_else(|_| handle.last_metrics());
+    // All engines of a program run by its clock.
+    let began = handle.step_began();
+    let span = began.map_or(Duration::ZERO, |began| {
+        HostClock::default().now().saturating_sub(began)
+    });
+    families.push(step_running(span));
+    families
 }
 
 /// A label's value as the format has it.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::scene::Client;
+use crate::scene::{Client, Gate, Plan, Scene, long, reply, wait};
 use serde_json::Value;
 
 /// Reads the format as Prometheus does: each sample under its type, histograms that add up.
@@ -108,4 +108,25 @@ pub(crate) fn steps(client: Client) {
         kinds.contains_key("decode") && kinds.contains_key("prefill"),
         "{kinds:?}"
     );
+}
+
+/// What the server counts is told however long a step takes, and so is that it does.
+#[test]
+fn a_step_that_hangs_is_told() {
+    let gate = Gate::default();
+    let scene = Scene::start(Plan {
+        gate: Some(gate.clone()),
+        ..Plan::default()
+    });
+    let client = scene.client;
+    let running = client.begin("/v1/completions", &long(3));
+    wait(|| gate.is_asked());
+    assert!(client.metric("twoclock:step_running_seconds") > 0.0);
+    assert_eq!(client.metric("twoclock:num_requests"), 1.0);
+    assert_eq!(client.metric("vllm:generation_tokens_total"), 0.0);
+    assert_eq!(client.metric("twoclock:http_requests_running"), 1.0);
+    gate.open(usize::MAX / 2);
+    assert_eq!(reply(running).status, 200);
+    assert_eq!(client.metric("twoclock:step_running_seconds"), 0.0);
+    assert_eq!(client.metric("vllm:generation_tokens_total"), 3.0);
 }

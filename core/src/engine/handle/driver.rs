@@ -64,6 +64,8 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
             names: BTreeMap::new(),
             unread: BTreeSet::new(),
         };
+        // There is something to tell however long the first step takes.
+        driver.tell_metrics();
         (driver, handle)
     }
 
@@ -126,7 +128,11 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
             self.close(Ok(()));
             return Turn::Ended;
         }
-        match self.engine.try_step().await {
+        let began = self.engine.core().clock().now();
+        self.mailbox.set_step_began(Some(began));
+        let stepped = self.engine.try_step().await;
+        self.mailbox.set_step_began(None);
+        match stepped {
             Ok(outputs) => self.deliver(outputs),
             Err(error) if error.is_device_lost() => {
                 // Who asks meanwhile does not wait for the next device.

@@ -35,6 +35,8 @@ pub(super) struct Fate {
     pub(super) panics_at: Option<usize>,
     /// So many attempts to make another fail first.
     pub(super) no_device: usize,
+    /// Steps are launched and do not end.
+    pub(super) hangs: bool,
     pub(super) waits: Vec<Duration>,
     pub(super) num_released: usize,
 }
@@ -117,6 +119,11 @@ impl ExecuteModel for Paged {
     }
 
     async fn finish_step(&mut self, launched: ModelRunnerOutput) -> Result<ModelRunnerOutput> {
+        std::future::poll_fn(|_| match self.fate.borrow().hangs {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
+        })
+        .await;
         let mut fate = self.fate.borrow_mut();
         fate.finished += 1;
         let number = fate.finished - 1;

@@ -1,6 +1,7 @@
 //! What handles and streams tell the driver, and what it tells all of them: a bounded queue and a few
 //! words under one lock, with wakers. Knows no engine.
 
+use super::counts::{AskCounts, Counts};
 use super::last_steps::LastSteps;
 use super::queue::Queue;
 use super::stream::{Outbox, RequestStream, StreamError};
@@ -13,6 +14,7 @@ use crate::types::{FinishReason, RequestId, TokenId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 /// Whether an engine can compute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,12 +83,9 @@ struct State {
     driver: Option<Waker>,
     closing: Vec<Waker>,
     steps: LastSteps,
-    /// What the engine counted when it was last asked.
-    metrics: Arc<Vec<MetricFamily>>,
-    /// Times it was asked, and up to which of them it answered.
-    asked: u64,
-    answered: u64,
-    asking: Vec<Waker>,
+    counts: Counts,
+    /// When the step that runs began, by the engine's clock.
+    step_began: Option<Duration>,
 }
 
 impl State {
@@ -294,45 +293,70 @@ impl Mailbox {
             state.load.num_recoveries += 1;
         }
         state.health = health;
-        let asking = std::mem::take(&mut state.asking);
+        let waiting = state.counts.take_waiting();
         drop(state);
-        asking.into_iter().for_each(Waker::wake);
+        waiting.for_each(Waker::wake);
     }
 
-    /// Asks what the engine counts. Gives what to wait for.
-    pub(super) fn ask_metrics(&self) -> u64 {
-        self.tell(|state| {
+    /// A step begins, or has ended.
+    pub(super) fn set_step_began(&self, began: Option<Duration>) {
+        self.lock().step_began = began;
+    }
+
+    pub(super) fn step_began(&self) -> Option<Duration> {
+        self.lock().step_began
+    }
+
+    /// Asks what the engine counts.
+    pub(super) fn ask_counts(&self) -> AskCounts<'_> {
+        let number = self.tell(|state| {
             state.inbox.wants_metrics = true;
-            state.asked += 1;
-            state.asked
-        })
+            state.counts.ask()
+        });
+        AskCounts {
+            mailbox: self,
+            number,
+        }
+    }
+
+    /// What the engine counted when it was last asked.
+    pub(super) fn counts(&self) -> (Arc<Vec<MetricFamily>>, Health, Load) {
+        let state = self.lock();
+        (
+            Arc::clone(&state.counts.families),
+            state.health,
+            state.load(),
+        )
     }
 
     /// Ready when the engine was asked so often and answered; or cannot answer now, or never will. Then
     /// they are those of before.
-    pub(super) fn poll_metrics(
+    pub(super) fn poll_counts(
         &self,
-        asked: u64,
+        number: u64,
         cx: &mut Context<'_>,
     ) -> Poll<(Arc<Vec<MetricFamily>>, Health, Load)> {
         let mut state = self.lock();
-        if state.answered < asked && state.health == Health::Ready {
-            if !state.asking.iter().any(|w| w.will_wake(cx.waker())) {
-                state.asking.push(cx.waker().clone());
-            }
+        if !state.counts.is_answered(number) && state.health == Health::Ready {
+            state.counts.wait(number, cx.waker());
             return Poll::Pending;
         }
-        Poll::Ready((Arc::clone(&state.metrics), state.health, state.load()))
+        drop(state);
+        Poll::Ready(self.counts())
+    }
+
+    /// Somebody who asked waits no longer.
+    pub(super) fn forget_asking(&self, number: u64) {
+        self.lock().counts.forget(number);
     }
 
     /// What the engine counts now.
     pub(super) fn set_metrics(&self, metrics: Vec<MetricFamily>) {
         let mut state = self.lock();
-        state.metrics = Arc::new(metrics);
-        state.answered = state.asked;
-        let asking = std::mem::take(&mut state.asking);
+        state.counts.answer(metrics);
+        let waiting = state.counts.take_waiting();
         drop(state);
-        asking.into_iter().for_each(Waker::wake);
+        waiting.for_each(Waker::wake);
     }
 
     /// Nobody drives from now on; gives the requests that nobody will look at any more. The first
@@ -350,8 +374,9 @@ impl Mailbox {
         for submission in &left {
             state.queue.leave(submission.place, false);
         }
+        state.step_began = None;
         let mut wakers = std::mem::take(&mut state.closing);
-        wakers.append(&mut state.asking);
+        wakers.extend(state.counts.take_waiting());
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
         left

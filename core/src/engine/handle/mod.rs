@@ -6,6 +6,7 @@
 //!  RequestStream ◀── outbox of one request ◀──┘
 //! ```
 
+mod counts;
 mod driver;
 #[cfg(test)]
 mod fake_engine;
@@ -30,7 +31,7 @@ pub use last_steps::LastSteps;
 pub use mailbox::{Health, Load};
 pub use stream::{RequestStream, StreamError};
 pub use together::Together;
-pub use vitals::engine_up;
+pub use vitals::{engine_up, step_running};
 
 use super::forms::FormCompiler;
 use super::llm::{LlmEngine, Prompt};
@@ -238,11 +239,20 @@ impl EngineHandle {
     /// and what it has to do. Waits no longer than a step takes: while a lost device is replaced, and
     /// once the engine has ended, the counts are those of before.
     pub async fn metrics(&self) -> Vec<MetricFamily> {
-        let asked = self.mailbox.ask_metrics();
-        let answer = std::future::poll_fn(|cx| self.mailbox.poll_metrics(asked, cx));
-        let (counts, health, load) = answer.await;
-        let vitals = vitals::families(health, load).into_iter();
-        vitals.chain(counts.iter().cloned()).collect()
+        let (counts, health, load) = self.mailbox.ask_counts().await;
+        vitals::with_counts(health, load, &counts)
+    }
+
+    /// The same as it was when somebody last [asked](Self::metrics), for whoever cannot wait until the step ends.
+    pub fn last_metrics(&self) -> Vec<MetricFamily> {
+        let (counts, health, load) = self.mailbox.counts();
+        vitals::with_counts(health, load, &counts)
+    }
+
+    /// When the step began that it computes now, by the engine's clock. One that does not end says that the device
+    /// hangs.
+    pub fn step_began(&self) -> Option<Duration> {
+        self.mailbox.step_began()
     }
 
     /// The tokenizer of its model.

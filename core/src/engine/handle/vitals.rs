@@ -3,6 +3,7 @@
 
 use super::mailbox::{Health, Load};
 use crate::engine::metrics::{MetricFamily, MetricValue};
+use std::time::Duration;
 
 /// Whether a model has an engine that can compute; also for whoever could make none.
 pub fn engine_up(is_up: bool) -> MetricFamily {
@@ -14,8 +15,27 @@ pub fn engine_up(is_up: bool) -> MetricFamily {
     }
 }
 
-/// Everything under its name.
-pub(super) fn families(health: Health, load: Load) -> [MetricFamily; 4] {
+/// For how long an engine has computed its step, as its clock says to whoever asks.
+pub fn step_running(span: Duration) -> MetricFamily {
+    MetricFamily {
+        name: "twoclock:step_running_seconds",
+        help: "Time since the step began that is computed now, seconds; 0 where there is none. Counts are told between \
+               two steps: one that takes long leaves them as they were.",
+        value: MetricValue::Gauge(span.as_secs_f64()),
+    }
+}
+
+/// Everything under its name, before what the engine counts.
+pub(super) fn with_counts(
+    health: Health,
+    load: Load,
+    counts: &[MetricFamily],
+) -> Vec<MetricFamily> {
+    let vitals = families(health, load).into_iter();
+    vitals.chain(counts.iter().cloned()).collect()
+}
+
+fn families(health: Health, load: Load) -> [MetricFamily; 4] {
     [
         engine_up(health == Health::Ready),
         MetricFamily {
@@ -45,7 +65,9 @@ mod tests {
     use pollster::block_on;
     use std::collections::BTreeSet;
     use std::pin::pin;
-    use std::task::{Context, Poll, Waker};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::{Context, Poll, Wake, Waker};
 
     fn value<'a>(families: &'a [MetricFamily], name: &str) -> &'a MetricValue {
         let mut found = families.iter().filter(|family| family.name == name);
@@ -109,16 +131,62 @@ mod tests {
     fn who_asks_waits_for_no_device() {
         let mailbox = Mailbox::new(HandleOptions::default(), 1);
         let mut context = Context::from_waker(Waker::noop());
-        let asked = mailbox.ask_metrics();
-        assert!(mailbox.poll_metrics(asked, &mut context).is_pending());
+        let mut ask = pin!(mailbox.ask_counts());
+        assert!(ask.as_mut().poll(&mut context).is_pending());
         mailbox.set_health(Health::Recovering);
-        let Poll::Ready((_, health, load)) = mailbox.poll_metrics(asked, &mut context) else {
+        let Poll::Ready((_, health, load)) = ask.as_mut().poll(&mut context) else {
             panic!("waits for a device");
         };
         let up = families(health, load).to_vec();
         assert_eq!(value(&up, "twoclock:engine_up"), &MetricValue::Gauge(0.0));
         // With the next device it waits again.
         mailbox.set_health(Health::Ready);
-        assert!(mailbox.poll_metrics(asked, &mut context).is_pending());
+        assert!(ask.poll(&mut context).is_pending());
+    }
+
+    /// However long a step takes there are the counts of before it, and who gives up waiting is not woken.
+    #[test]
+    fn who_cannot_wait_hears_what_was() {
+        let fate = SharedFate::default();
+        let (mut driver, handle) = engine(&fate);
+        let tokens = |families: &[MetricFamily]| value(families, "vllm:generation_tokens").clone();
+        assert_eq!(tokens(&handle.last_metrics()), MetricValue::Counter(0));
+        let mut stream = submit(&handle, 0);
+        let mut context = Context::from_waker(Waker::noop());
+        let woken = Arc::new(Woken::default());
+        {
+            let mut ask = pin!(handle.metrics());
+            let waker = Waker::from(Arc::clone(&woken));
+            assert!(
+                ask.as_mut()
+                    .poll(&mut Context::from_waker(&waker))
+                    .is_pending()
+            );
+            assert_eq!(Arc::strong_count(&woken), 3);
+        }
+        fate.borrow_mut().hangs = true;
+        let mut turn = Box::pin(driver.turn());
+        for _ in 0..3 {
+            assert!(turn.as_mut().poll(&mut context).is_pending());
+            assert_eq!(handle.step_began(), Some(Duration::ZERO));
+            assert_eq!(tokens(&handle.last_metrics()), MetricValue::Counter(0));
+            let requests = value(&handle.last_metrics(), "twoclock:num_requests").clone();
+            assert_eq!(requests, MetricValue::Gauge(1.0));
+        }
+        assert!(!woken.0.load(Ordering::Relaxed));
+        assert_eq!(Arc::strong_count(&woken), 1);
+        fate.borrow_mut().hangs = false;
+        assert_eq!(block_on(turn), Turn::Stepped);
+        assert_eq!(handle.step_began(), None);
+        use_up(&mut driver, std::slice::from_mut(&mut stream));
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
     }
 }
