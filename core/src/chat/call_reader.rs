@@ -1,18 +1,8 @@
 //! A call of a tool as its text comes, in either syntax. Knows neither of them, and no marks around it.
 
 use super::json_call::JsonCall;
+use super::progress::Progress;
 use super::tagged_reader::TaggedReader;
-
-/// What a character brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
-    /// More must come.
-    Going,
-    /// With it the call is whole.
-    Whole,
-    /// It cannot stand here; it is not taken in.
-    Wrong,
-}
 
 /// A call in either syntax.
 #[derive(Clone, Debug)]

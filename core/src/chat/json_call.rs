@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use super::call_reader::Progress;
 use super::json_scan::{JsonScan, Step};
+use super::progress::Progress;
 
 /// Members of a call that say nothing here.
 const PASSED_OVER: [&str; 3] = ["id", "type", "description"];

@@ -7,6 +7,7 @@ pub mod chat_prompt;
 mod json_call;
 mod json_scan;
 pub mod message;
+mod progress;
 pub mod session;
 pub mod split;
 mod tagged_form;

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use super::answer::{AnswerEvent, AnswerFormat};
-use super::call_reader::{CallReader, Progress};
+use super::call_reader::CallReader;
 use super::json_call::JsonCall;
+use super::progress::Progress;
 use super::tagged_reader::TaggedReader;
 use super::tool_style::{ReasoningStyle, ToolStyle};
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::call_reader::Progress;
 use super::json_scan::{JsonScan, Step};
+use super::progress::Progress;
 use super::tool_form::Tool;
 use super::value_kinds::Kinds;
 

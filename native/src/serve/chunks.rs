@@ -7,7 +7,7 @@ use twoclock_core::sched::RequestError;
 use twoclock_core::text::Tokenizer;
 
 use super::api_error::ApiError;
-use super::generate::Job;
+use super::job::Job;
 use super::stream::Tell;
 use crate::openai::chunk::{Chunks, Echo};
 

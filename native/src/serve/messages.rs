@@ -15,8 +15,8 @@ use twoclock_core::text::Tokenizer;
 
 use super::api_error::ApiError;
 use super::app::App;
-use super::generate::{Job, Protocol, begin};
 use super::intake::{self, within};
+use super::job::{Job, Protocol, begin};
 use super::lease::Lease;
 use super::loaded::Loaded;
 use super::one_answer::OneAnswer;

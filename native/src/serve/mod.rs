@@ -23,6 +23,7 @@ pub mod generate;
 pub mod guarded_body;
 pub mod http_metrics;
 pub mod intake;
+pub mod job;
 pub mod lease;
 pub mod lingering;
 pub mod listener;

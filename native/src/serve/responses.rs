@@ -14,8 +14,8 @@ use twoclock_core::text::Tokenizer;
 
 use super::api_error::ApiError;
 use super::app::App;
-use super::generate::{Job, Protocol, begin};
 use super::intake::within;
+use super::job::{Job, Protocol, begin};
 use super::one_answer::OneAnswer;
 use super::request_id::RequestId;
 use super::stream::{self, Tell, named};

@@ -24,7 +24,7 @@ use twoclock_core::text::Tokenizer;
 use super::answers::Answers;
 use super::api_error::{ApiError, stream_error};
 use super::body_room::HeldRoom;
-use super::generate::{Job, answer_error};
+use super::job::{Job, answer_error};
 use super::lease::Lease;
 use super::request_record::RequestRecord;
 use crate::openai::Asked;

@@ -10,7 +10,7 @@ use twoclock_core::engine::{Completion, RequestMetrics};
 use super::answers::Answers;
 use super::api_error::{ApiError, stream_error};
 use super::body_room::HeldRoom;
-use super::generate::{Job, answer_error};
+use super::job::{Job, answer_error};
 use super::lease::Lease;
 use crate::openai::{Answered, Asked, Choice, Echoed, Usage};
 

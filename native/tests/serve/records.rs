@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use twoclock::openai::Endpoint;
 use twoclock::serve::api_error::ApiError;
 use twoclock::serve::app::App;
-use twoclock::serve::generate::{self, Protocol};
+use twoclock::serve::job::{self, Protocol};
 use twoclock::serve::listener::Door;
 use twoclock::serve::loaded::Loaded;
 use twoclock::serve::request_id::RequestId;
@@ -168,9 +168,9 @@ async fn untold(app: Arc<App>, request: Request, also_at_the_end: bool) -> Respo
     };
     let id = request.extensions().get::<RequestId>().unwrap().clone();
     let deadline = Instant::now() + app.settings.request_timeout;
-    let job = generate::begin(&app, protocol, &id, request, deadline).await;
+    let begun = job::begin(&app, protocol, &id, request, deadline).await;
     let teller = Panics { also_at_the_end };
-    stream::answer(job.unwrap(), |_| teller, app.settings.ping_interval)
+    stream::answer(begun.unwrap(), |_| teller, app.settings.ping_interval)
 }
 
 /// Panics where nobody catches it.
