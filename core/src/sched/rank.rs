@@ -19,16 +19,16 @@ pub const STEPS_A_PRIORITY: i64 = 1024;
 pub struct Ahead {
     /// Tokens of their prompts.
     pub num_prompt_tokens: usize,
-    /// Most tokens of their answers.
-    pub num_answer_tokens: usize,
+    /// Steps that their sequences take part in, together: one for each token they may draw, or for a prompt alone.
+    pub num_seq_steps: usize,
 }
 
 impl Ahead {
-    /// The fewest steps in which so many tokens are computed, and so many drawn.
+    /// The fewest steps in which it is done.
     pub(super) fn num_steps(self, config: &SchedulerConfig) -> u64 {
-        let prompts = self.num_prompt_tokens / config.max_num_batched_tokens;
-        let answers = self.num_answer_tokens / config.max_num_seqs;
-        prompts.saturating_add(answers) as u64
+        let by_tokens = self.num_prompt_tokens / config.max_num_batched_tokens;
+        let by_seqs = self.num_seq_steps / config.max_num_seqs;
+        by_tokens.max(by_seqs) as u64
     }
 }
 
@@ -36,7 +36,7 @@ impl AddAssign for Ahead {
     fn add_assign(&mut self, other: Self) {
         let sum = usize::saturating_add;
         self.num_prompt_tokens = sum(self.num_prompt_tokens, other.num_prompt_tokens);
-        self.num_answer_tokens = sum(self.num_answer_tokens, other.num_answer_tokens);
+        self.num_seq_steps = sum(self.num_seq_steps, other.num_seq_steps);
     }
 }
 
@@ -156,5 +156,29 @@ mod tests {
         assert!(rank(0, 1) < rank(1025, 0));
         assert!(rank(1000, 0) < rank(0, 1));
         assert!(rank(7, 0) < rank(8, 0));
+    }
+    /// Whatever bounds a step: its sequences, or its tokens.
+    #[test]
+    fn what_came_together_counts_as_sent_one_after_the_other() {
+        let config = SchedulerConfig {
+            max_num_seqs: 16,
+            max_num_batched_tokens: 512,
+            ..config(16, 30)
+        };
+        let steps = |num_prompts: usize, num_prompt_tokens: usize, num_seq_steps: usize| {
+            let mut ahead = Ahead::default();
+            for _ in 0..num_prompts {
+                ahead += Ahead {
+                    num_prompt_tokens,
+                    num_seq_steps,
+                };
+            }
+            ahead.num_steps(&config)
+        };
+        assert_eq!(steps(0, 6, 1), 0);
+        assert_eq!(steps(2048, 6, 1), 128);
+        assert_eq!(steps(2048, 512, 1), 2048);
+        assert_eq!(steps(1024, 6, 100), 6400);
+        assert_eq!(steps(2, usize::MAX, 1), usize::MAX as u64 / 512);
     }
 }

@@ -118,7 +118,8 @@ impl HeldRoom {
     }
 
     /// Keeps what so many bytes take, no more than before, and gives the rest back.
-    fn keep(mut self, bytes: usize) -> Self {
+    #[must_use]
+    pub fn keep(mut self, bytes: usize) -> Self {
         let mut left = bytes.div_ceil(1024);
         for held in [&mut self.short, &mut self.common] {
             let kept = left.min(num(held));

@@ -37,11 +37,11 @@ impl Wish {
         }
     }
 
-    /// Most tokens that are drawn for it.
-    pub(super) fn num_answer_tokens(&self) -> usize {
+    /// Steps that its sequences take part in at most, beside those of a long prompt.
+    pub(super) fn num_seq_steps(&self) -> usize {
         match self {
-            Self::Answers(params, _) => params.n.saturating_mul(params.max_tokens),
-            Self::Embedding(_) => 0,
+            Self::Answers(params, _) => params.n.saturating_mul(params.max_tokens.max(1)),
+            Self::Embedding(_) => 1,
         }
     }
 }

@@ -95,7 +95,7 @@ impl<'a> Together<'a> {
         sampling_check::check_ids("the prompt", &ids, *vocab_size).map_err(SubmitError::refused)?;
         let more = Ahead {
             num_prompt_tokens: ids.len(),
-            num_answer_tokens: self.wish.num_answer_tokens(),
+            num_seq_steps: self.wish.num_seq_steps(),
         };
         let mailbox = &self.handle.mailbox;
         let stream = mailbox.submit(ids, self.wish.clone(), self.first, self.taken)?;
