@@ -25,6 +25,7 @@ pub async fn log(State(app): State<Arc<App>>, mut request: Request, next: Next) 
         method: output::beginning(request.method().as_str()),
         path: output::beginning(request.uri().path()),
         client: client_address(&request),
+        reads_too_little: request.extensions().get().cloned().unwrap_or_default(),
         status: None,
         record: RequestRecord::default(),
         span: telemetry.and_then(|telemetry| RequestSpan::begin(telemetry, &request)),

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use axum::http::StatusCode;
+
 use super::api_error::ApiError;
 use super::app::App;
 use super::auth::Sender;
@@ -13,10 +15,14 @@ use super::gate::WATCHED;
 use super::request_id::RequestId;
 use super::request_record::RequestRecord;
 use super::request_span::RequestSpan;
+use super::shutdown::Phase;
+use super::write_limit::ReadsTooLittle;
 use crate::output;
 
 /// The status of who goes first, as nginx counts them.
 const GONE: u16 = 499;
+/// That of who does not read, likewise.
+const TOO_SLOW: u16 = StatusCode::REQUEST_TIMEOUT.as_u16();
 
 /// Written when a request is over, whatever ended it.
 pub struct AccessLine {
@@ -30,6 +36,8 @@ pub struct AccessLine {
     pub path: String,
     /// Where it came from.
     pub client: Option<IpAddr>,
+    /// Whether it was given up.
+    pub reads_too_little: ReadsTooLittle,
     /// None where the client went before there was an answer.
     pub status: Option<u16>,
     /// What those who answer it say.
@@ -62,6 +70,12 @@ impl Drop for AccessLine {
         // What ended it in place of its end, and the status that it has or would have had.
         let (error, wanted) = match &facts.error {
             Some(error) => (Some(error.word()), error.status.as_u16()),
+            // The server had enough of it, or ended; else the client went.
+            None if is_gone && self.reads_too_little.get() => (Some("write_timeout"), TOO_SLOW),
+            None if is_gone && app.shutdown.phase() == Phase::Stopped => (
+                Some("shutting_down"),
+                StatusCode::SERVICE_UNAVAILABLE.as_u16(),
+            ),
             None if is_gone => (Some("client_gone"), GONE),
             None => (None, status),
         };

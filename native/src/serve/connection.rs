@@ -4,7 +4,6 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -25,12 +24,12 @@ pub struct Connection<T> {
 }
 
 impl<T> Connection<T> {
-    /// Over `stream`, where a write waits no longer than `write_timeout`. `unread` and `unsent` are shared with what
-    /// reads requests from it and gives it answers.
-    pub fn new(stream: T, write_timeout: Duration, unread: Unread, unsent: Unsent) -> Self {
+    /// Over `stream`, whose writes have this limit. `unread` and `unsent` are shared with what reads requests from it
+    /// and gives it answers.
+    pub fn new(stream: T, write_limit: WriteLimit, unread: Unread, unsent: Unsent) -> Self {
         Self {
             stream,
-            write_limit: WriteLimit::new(write_timeout),
+            write_limit,
             unread,
             unsent,
             end: None,
@@ -101,8 +100,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Connection<T> {
 mod tests {
     use std::collections::VecDeque;
     use std::task::Waker;
+    use std::time::Duration;
 
     use super::super::shutdown::Shutdown;
+    use super::super::write_limit::ReadsTooLittle;
     use super::*;
 
     /// What a client sends; after it, silence. Nothing is its end. It reads all, or nothing.
@@ -157,7 +158,8 @@ mod tests {
     fn connection(says: &[&'static str], reads: bool) -> Connection<Client> {
         let says = says.iter().copied().collect();
         let unsent = Unsent::new(Shutdown::default());
-        Connection::new(Client { says, reads }, LIMIT, Unread::default(), unsent)
+        let limit = WriteLimit::new(LIMIT, ReadsTooLittle::default());
+        Connection::new(Client { says, reads }, limit, Unread::default(), unsent)
     }
 
     fn block_on<R>(work: impl Future<Output = R>) -> R {

@@ -28,6 +28,7 @@ use super::shutdown::{Phase, Shutdown};
 use super::unread::Unread;
 use super::unsent::Unsent;
 use super::until::until;
+use super::write_limit::{ReadsTooLittle, WriteLimit};
 
 /// Most headers of a request.
 const MAX_HEADERS: usize = 100;
@@ -38,7 +39,7 @@ const MAX_AHEAD: usize = 64 << 10;
 /// Before another connection is taken, where the host had nothing to take it with.
 const NAP: Duration = Duration::from_millis(100);
 
-/// For so long a connection keeps its place though it asks nothing.
+/// For so long a connection keeps its place though nothing has come over it.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Bounds of a connection.
@@ -114,13 +115,16 @@ impl Door {
             // Pieces of answers are small and are not to wait for each other.
             let _ = stream.set_nodelay(true);
             let unread = Unread::default();
+            let came = unread.clone();
             let unsent = Unsent::new(self.shutdown.clone());
-            let write_timeout = self.bounds.write_timeout;
-            let stream = Connection::new(stream, write_timeout, unread.clone(), unsent.clone());
+            let too_little = ReadsTooLittle::default();
+            let write_limit = WriteLimit::new(self.bounds.write_timeout, too_little.clone());
+            let stream = Connection::new(stream, write_limit, unread.clone(), unsent.clone());
             let io = TokioIo::new(stream);
             let router = TowerToHyperService::new(self.router.clone());
             let service = service_fn(move |mut request: hyper::Request<Incoming>| {
                 request.extensions_mut().insert(ConnectInfo(peer));
+                request.extensions_mut().insert(too_little.clone());
                 let answer = router.call(request.map(|body| unread.watch(body)));
                 let unsent = unsent.clone();
                 async move {
@@ -141,8 +145,10 @@ impl Door {
             tokio::spawn(async move {
                 let leave = async {
                     let _ = until(place.is_wanted(), shutdown.reached(next)).await;
-                    // Of one that has just come a request may be on its way.
-                    sleep_until(settled).await;
+                    // Of one that has just come the first request may be on its way.
+                    if came.is_silent() {
+                        sleep_until(settled).await;
+                    }
                 };
                 if let Err(error) = serve_until(leave, connection).await {
                     note(&counts, &error, peer.ip());

@@ -4,20 +4,32 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, Incoming, SizeHint};
 
+/// Nothing has come at all.
+const SILENT: u8 = 0;
+/// Something is left.
+const BEGUN: u8 = 1;
+/// All that came is read.
+const READ: u8 = 2;
+
 /// Of one connection, whose requests come one after another.
 #[derive(Clone, Debug, Default)]
-pub struct Unread(Arc<AtomicBool>);
+pub struct Unread(Arc<AtomicU8>);
 
 impl Unread {
     /// Whether some is left.
     pub fn is_some(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.load(Ordering::Relaxed) == BEGUN
+    }
+
+    /// Whether nothing has come yet.
+    pub fn is_silent(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == SILENT
     }
 
     /// Bytes came: of a head that is to be read, until a body says otherwise.
@@ -33,7 +45,8 @@ impl Unread {
     }
 
     fn set(&self, is_read: bool) {
-        self.0.store(!is_read, Ordering::Relaxed);
+        let state = if is_read { READ } else { BEGUN };
+        self.0.store(state, Ordering::Relaxed);
     }
 }
 

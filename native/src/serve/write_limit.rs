@@ -3,6 +3,8 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -10,6 +12,17 @@ use tokio::time::{Instant, Sleep, sleep};
 
 /// The least that is to be read in that time while more waits, bytes.
 const LEAST: usize = 64 << 10;
+
+/// Whether a client read too little, for all who serve its connection.
+#[derive(Clone, Debug, Default)]
+pub struct ReadsTooLittle(Arc<AtomicBool>);
+
+impl ReadsTooLittle {
+    /// Whether it did, and was given up.
+    pub fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// The limit of one connection's writes, which come one after another.
 #[derive(Debug)]
@@ -19,15 +32,17 @@ pub struct WriteLimit {
     timer: Option<Pin<Box<Sleep>>>,
     /// What was taken since it began, bytes.
     taken: usize,
+    is_over: ReadsTooLittle,
 }
 
 impl WriteLimit {
-    /// Lets what is written wait so long.
-    pub fn new(limit: Duration) -> Self {
+    /// Lets what is written wait so long, and tells where it has.
+    pub fn new(limit: Duration, is_over: ReadsTooLittle) -> Self {
         Self {
             limit,
             timer: None,
             taken: 0,
+            is_over,
         }
     }
 
@@ -62,6 +77,7 @@ impl WriteLimit {
         match timer.as_mut().poll(cx) {
             Poll::Ready(()) => {
                 timer.as_mut().reset(Instant::now() + limit);
+                self.is_over.0.store(true, Ordering::Relaxed);
                 let said = "the client reads nothing";
                 Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, said)))
             }
@@ -80,12 +96,15 @@ mod tests {
             .enable_time()
             .build()
             .unwrap();
-        let mut limit = WriteLimit::new(Duration::from_millis(20));
+        let is_over = ReadsTooLittle::default();
+        let mut limit = WriteLimit::new(Duration::from_millis(20), is_over.clone());
         let mut wait = |written: fn() -> Poll<io::Result<usize>>| {
             runtime.block_on(std::future::poll_fn(|cx| limit.bound_write(cx, written())))
         };
         assert_eq!(wait(|| Poll::Ready(Ok(3))).unwrap(), 3);
+        assert!(!is_over.get());
         let waited = wait(|| Poll::Pending).unwrap_err();
+        assert!(is_over.get());
         assert_eq!(waited.kind(), io::ErrorKind::TimedOut);
     }
 
@@ -95,7 +114,7 @@ mod tests {
         for (taken, goes_on) in [(LEAST - 1, true), (LEAST, false)] {
             let mut runtime = tokio::runtime::Builder::new_current_thread();
             runtime.enable_time().build().unwrap().block_on(async {
-                let mut writes = WriteLimit::new(limit);
+                let mut writes = WriteLimit::new(limit, ReadsTooLittle::default());
                 let cx = &mut Context::from_waker(std::task::Waker::noop());
                 assert!(writes.bound_write(cx, Poll::Pending).is_pending());
                 for part in [1, taken - 1] {

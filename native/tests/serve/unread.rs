@@ -57,4 +57,7 @@ fn who_reads_nothing_is_cut() {
     let _ = stream.read_to_end(&mut said);
     let said = String::from_utf8_lossy(&said);
     assert!(said.contains("data: {") && !said.contains("[DONE]"));
+    let cut = "http_streams_cut_total{path=\"/v1/chat/completions\",status=\"408\"} 1";
+    let counts = scene.client.get("/metrics").body;
+    assert!(counts.contains(cut), "{counts}");
 }
