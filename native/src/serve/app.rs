@@ -11,6 +11,7 @@ use super::body_room::BodyRoom;
 use super::connections::Connections;
 use super::http_metrics::HttpMetrics;
 use super::models::Models;
+use super::process_facts::ProcessFacts;
 use super::reading::Reading;
 use super::request_id::Numbers;
 use super::shutdown::Shutdown;
@@ -54,6 +55,8 @@ pub struct App {
     pub numbers: Numbers,
     /// Requests by path and status.
     pub http_metrics: HttpMetrics,
+    /// What the host says of this process.
+    pub process_facts: ProcessFacts,
     /// Where spans go, if anywhere.
     pub telemetry: Option<Telemetry>,
     /// When it began, seconds of the epoch.
@@ -75,6 +78,7 @@ impl App {
             reading: Reading::new(num_cores()),
             numbers: Numbers::default(),
             http_metrics: HttpMetrics::default(),
+            process_facts: ProcessFacts::default(),
             telemetry: None,
             created: now(),
         }

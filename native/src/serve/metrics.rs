@@ -8,7 +8,6 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 use twoclock_core::clock::Clock;
 use twoclock_core::engine::EngineHandle;
@@ -39,17 +38,40 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Response {
         }
     }
     let mut text = engines(&of_models);
-    server(
-        &mut text,
-        &app.http_metrics,
-        app.shutdown.num_running(),
-        logs::dropped(),
-    );
-    // It reads files.
-    process(
-        &mut text,
-        &spawn_blocking(Process::now).await.unwrap_or_default(),
-    );
+    requests(&mut text, &app.http_metrics);
+    for (name, kind, help, value) in [
+        (
+            "twoclock:http_requests_running",
+            "gauge",
+            "Requests whose answers are not sent yet.",
+            app.shutdown.num_running() as u64,
+        ),
+        (
+            "twoclock:http_connections",
+            "gauge",
+            "Connections that are open.",
+            app.connections.num_open() as u64,
+        ),
+        (
+            "twoclock:http_connections_max",
+            "gauge",
+            "Connections that may be open.",
+            app.connections.most() as u64,
+        ),
+        (
+            "twoclock:log_lines_dropped_total",
+            "counter",
+            "Lines of the log that were dropped, as it was not read in time or could not be written.",
+            logs::dropped(),
+        ),
+    ] {
+        head(&mut text, name, help, kind);
+        let _ = writeln!(text, "{name} {value}");
+    }
+    let (name, version) = ("twoclock:build_info", env!("CARGO_PKG_VERSION"));
+    head(&mut text, name, "What it is.", "gauge");
+    let _ = writeln!(text, "{name}{{version=\"{version}\"}} 1");
+    process(&mut text, &app.process_facts.now().await);
     let kind = "text/plain; version=0.0.4; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
@@ -161,7 +183,7 @@ fn write_value(text: &mut String, name: &str, label: &str, value: &MetricValue) 
 }
 
 /// The server's own.
-fn server(text: &mut String, counts: &HttpMetrics, running: usize, dropped: u64) {
+fn requests(text: &mut String, counts: &HttpMetrics) {
     for (name, help, counts) in [
         (
             "twoclock:http_requests_total",
@@ -183,19 +205,6 @@ fn server(text: &mut String, counts: &HttpMetrics, running: usize, dropped: u64)
             );
         }
     }
-    let name = "twoclock:http_requests_running";
-    head(
-        text,
-        name,
-        "Requests whose answers are not sent yet.",
-        "gauge",
-    );
-    let _ = writeln!(text, "{name} {running}");
-    let name = "twoclock:log_lines_dropped_total";
-    let help =
-        "Lines of the log that were dropped, as it was not read in time or could not be written.";
-    head(text, name, help, "counter");
-    let _ = writeln!(text, "{name} {dropped}");
 }
 
 /// The process, under the names that Prometheus' own clients give; what the host does not say is left out.

@@ -38,6 +38,7 @@ pub mod openapi;
 pub mod opening;
 pub mod page;
 pub mod paths;
+pub mod process_facts;
 pub mod reading;
 pub mod request_body;
 pub mod request_id;
