@@ -17,23 +17,19 @@ use twoclock_core::sched::{
 };
 use twoclock_core::text::Tokenizer;
 use twoclock_core::weights::{Checkpoint, Quantization};
-use twoclock_shaders::caps::Caps;
 use twoclock_shaders::executor::{Executor, ExecutorError};
 use twoclock_shaders::kernels::matmul::Regime;
 
 use crate::clock::HostClock;
+use crate::fitting::fitted;
 use crate::host_executor::{DeviceChoice, HostExecutor, Pipelines};
 use crate::kv_cache_tokens::KvCacheTokens;
 use crate::memory;
-use crate::memory_advice::{self, what_fits};
 use crate::report::Reporter;
 use crate::store::Store;
 
 /// Context where neither the user nor the model asks for less.
 const DEFAULT_CONTEXT: usize = 4096;
-
-/// Blocks that are never reached: their tokens are too many for the 32 bits of a slot.
-const MOST_BLOCKS: usize = 1 << 27;
 
 /// How an engine is made.
 #[derive(Clone, Debug, Default)]
@@ -101,9 +97,22 @@ impl EngineOptions {
         Ok(config)
     }
 
+    /// What many who share it were said to keep; `None` is one user.
+    fn kv_cache_tokens(&self) -> Option<KvCacheTokens> {
+        Some(self.serving.as_ref()?.kv_cache_tokens)
+    }
+
     fn fills_memory(&self) -> bool {
-        let serving = self.serving.as_ref();
-        serving.is_some_and(|serving| serving.kv_cache_tokens == KvCacheTokens::Max)
+        self.kv_cache_tokens() == Some(KvCacheTokens::Max)
+    }
+
+    /// The same with room for no more than one sequence, of so many tokens.
+    fn for_one(mut self, max_model_len: usize) -> Self {
+        self.max_model_len = Some(max_model_len);
+        if let Some(serving) = &mut self.serving {
+            serving.kv_cache_tokens = KvCacheTokens::Max;
+        }
+        self
     }
 }
 
@@ -162,23 +171,6 @@ pub fn limits(model: &ModelConfig, max_model_len: Option<usize>) -> SchedulerCon
         max_num_seqs: 1,
         ..defaults
     }
-}
-
-/// Bytes a model takes with sequences of so many tokens, where such limits are any.
-fn needed(
-    caps: &Caps,
-    checkpoint: &Checkpoint,
-    options: &EngineOptions,
-    max_model_len: usize,
-) -> Option<u64> {
-    let options = EngineOptions {
-        max_model_len: Some(max_model_len),
-        ..options.clone()
-    };
-    let limits = options.limits(&checkpoint.config);
-    let (compute, kv) = (options.compute_dtype, options.kv_cache_dtype);
-    let plan = MemoryPlan::new(caps, checkpoint, &limits, compute, kv);
-    plan.ok().map(|plan| plan.total())
 }
 
 /// The engine of a program on this machine.
@@ -241,7 +233,7 @@ pub fn load(
         checkpoint.quantize(quantization)?;
     }
     let model = checkpoint.config.clone();
-    let mut config = options.checked(&model)?;
+    let config = options.checked(&model)?;
     let wished = limits(&model, None).max_model_len;
     if options.max_model_len.is_none() && config.max_model_len < wished {
         tracing::warn!(
@@ -255,21 +247,14 @@ pub fn load(
         MemoryPlan::new(executor.caps(), &checkpoint, limits, compute, kv)
     };
     let memory = memory::budget(executor.caps(), options.memory_mib);
-    if let Some(available) = memory.filter(|_| options.fills_memory()) {
-        let with = |num_blocks| SchedulerConfig {
-            num_blocks,
-            ..config.clone()
-        };
-        let fits = |n| plan(&with(n)).is_ok_and(|plan| plan.total() <= available);
-        config = with(memory_advice::most(config.num_blocks, MOST_BLOCKS, fits));
-    }
-    let plan = plan(&config)?;
+    let (config, plan) = fitted(
+        &config,
+        options.kv_cache_tokens(),
+        memory,
+        |max_model_len| options.clone().for_one(max_model_len).limits(&model),
+        plan,
+    )?;
     report.detail(&format!("{plan}"));
-    if let Some(Err(error)) = memory.map(|available| plan.check(available)) {
-        let needs = |max_model_len| needed(executor.caps(), &checkpoint, options, max_model_len);
-        let hint = what_fits(config.max_model_len, memory.unwrap_or(0), needs);
-        bail!("{error}{hint}");
-    }
     let head_dim = model.head_dim as u32;
     let kv_bytes = plan.kv_dtype.row_bytes(head_dim);
     let shape = ModelShape::new(

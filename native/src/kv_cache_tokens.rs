@@ -2,10 +2,13 @@
 
 use std::str::FromStr;
 
+/// Their slots are numbered in 32 bits.
+const MOST: usize = u32::MAX as usize;
+
 /// Tokens of all sequences together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KvCacheTokens {
-    /// Those of four of the longest sequences.
+    /// Those of four of the longest sequences, or of as many as run together, or fewer where they do not fit.
     #[default]
     Usual,
     /// So many.
@@ -21,6 +24,9 @@ impl FromStr for KvCacheTokens {
         match text {
             "max" => Ok(Self::Max),
             text => match text.parse() {
+                Ok(tokens) if tokens == 0 || tokens > MOST => {
+                    Err(format!("it must be 1 to {MOST}, or max"))
+                }
                 Ok(tokens) => Ok(Self::Tokens(tokens)),
                 Err(error) => Err(format!("{error}; it is a number of tokens, or max")),
             },
@@ -36,7 +42,7 @@ mod tests {
     fn a_number_or_all_there_is() {
         assert_eq!("4096".parse(), Ok(KvCacheTokens::Tokens(4096)));
         assert_eq!("max".parse(), Ok(KvCacheTokens::Max));
-        for wrong in ["", "all", "-1", "1e3"] {
+        for wrong in ["", "all", "-1", "0", "4294967296", "1e3"] {
             let said = wrong.parse::<KvCacheTokens>().unwrap_err();
             assert!(said.ends_with("or max"), "{said}");
         }

@@ -28,6 +28,7 @@ pub mod engine_args;
 pub mod engine_thread;
 pub mod eval;
 pub mod files;
+pub mod fitting;
 pub mod flags;
 pub mod form;
 pub mod host_executor;

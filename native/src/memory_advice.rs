@@ -1,6 +1,11 @@
 //! How much of what is asked for fits, and what to ask for instead where it does not. Knows no model: is told what each
 //! takes.
 
+use crate::kv_cache_tokens::KvCacheTokens;
+
+/// Blocks that are never reached: their tokens are too many for the 32 bits of a slot.
+const MOST_BLOCKS: usize = 1 << 27;
+
 /// Shortest context that is worth being named.
 const LEAST_CONTEXT: usize = 64;
 
@@ -32,6 +37,21 @@ pub fn most(least: usize, beyond: usize, fits: impl Fn(usize) -> bool) -> usize 
     most
 }
 
+/// Blocks of keys and values to be kept, where the longest sequence takes `one` and so many are `wished`. What nobody
+/// asked for gives way; what somebody did is not lowered, and may not fit.
+pub fn blocks(
+    tokens: Option<KvCacheTokens>,
+    one: usize,
+    wished: usize,
+    fits: impl Fn(usize) -> bool,
+) -> usize {
+    match tokens {
+        Some(KvCacheTokens::Max) => most(one, MOST_BLOCKS, fits),
+        Some(KvCacheTokens::Usual) => most(one, wished.saturating_add(1), fits),
+        Some(KvCacheTokens::Tokens(_)) | None => wished,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,5 +75,20 @@ mod tests {
         // Where not even the least does, that is told by who asks for it.
         assert_eq!(most(3, 100, |_| false), 3);
         assert_eq!(most(3, 2, |_| true), 3);
+    }
+
+    #[test]
+    fn what_nobody_asked_for_gives_way() {
+        let (usual, given) = (KvCacheTokens::Usual, KvCacheTokens::Tokens(4096));
+        assert_eq!(blocks(Some(usual), 129, 513, |n| n <= 300), 300);
+        assert_eq!(blocks(Some(usual), 129, 513, |_| true), 513);
+        // One sequence at least.
+        assert_eq!(blocks(Some(usual), 129, 513, |n| n <= 100), 129);
+        assert_eq!(blocks(Some(given), 129, 513, |n| n <= 300), 513);
+        assert_eq!(blocks(None, 129, 129, |n| n <= 100), 129);
+        assert_eq!(
+            blocks(Some(KvCacheTokens::Max), 129, 129, |n| n <= 300),
+            300
+        );
     }
 }

@@ -76,7 +76,7 @@ pub struct ServingArgs {
     pub max_num_batched_tokens: usize,
     /// Tokens of all sequences together whose keys and values are kept; when they run out, the newest
     /// sequences wait. No sequence is longer than this. max is as many as --memory leaves [default: four of
-    /// the longest sequences].
+    /// the longest sequences, or --max-num-seqs of them where that is less; fewer where they do not fit].
     #[arg(long, value_name = "TOKENS|max")]
     pub kv_cache_tokens: Option<KvCacheTokens>,
     /// Compute every prompt in full, also where an earlier one began alike.
