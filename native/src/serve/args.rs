@@ -19,6 +19,8 @@ Examples:
          \"temperature\": 0}'
   twoclock serve -m small=smollm2 -m big=hf:ORG/REPO --idle-unload 600
                                    two models, loaded when first asked for
+  twoclock serve -m small,default=smollm2
+                                   one model, asked for by either name
 
 /openapi.json says what there is. A client gives as base URL http://HOST:PORT/v1. A lone model is \
 loaded before anybody is heard; of several each is loaded when first asked for. SIGTERM (or \
@@ -37,7 +39,8 @@ pub struct ServeArgs {
     /// Name of an installed model, a .gguf file, a folder, or `hf:ORG/REPO[:FILE]`; before it, if wished,
     /// the name it is served by, which else is the installed one, the file's without .gguf, the folder's, or ORG/REPO.
     /// May be repeated.
-    #[arg(short, long, required = true, num_args = 1.., visible_alias = "models", value_name = "[NAME=]MODEL")]
+    /// With several names, as a,b=MODEL, it is asked for by any of them and loaded once; answers say the first.
+    #[arg(short, long, required = true, num_args = 1.., visible_alias = "models", value_name = "[NAME,…=]MODEL")]
     pub model: Vec<String>,
     /// Where it is heard.
     #[command(flatten)]
@@ -49,6 +52,9 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub telling: TellingArgs,
     /// Do not run the kernels that most requests run once before a model is asked: the first ones then wait for what the
+    /// File with a Jinja template for chats in place of the model's own.
+    #[arg(long, value_name = "FILE")]
+    pub chat_template: Option<PathBuf>,
     /// driver compiles.
     #[arg(long)]
     pub no_warmup: bool,
@@ -164,15 +170,17 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The name a model is to be served by, if one is given, and what it is: `NAME=MODEL`.
-pub fn named(model: &str) -> (Option<&str>, &str) {
+/// The names a model is to be served by, if any are given, and what it is: `NAME=MODEL`, `NAME,OTHER=MODEL`.
+pub fn named(model: &str) -> (Vec<&str>, &str) {
     let is_name = |name: &str| {
         let mut letters = name.chars();
         !name.is_empty() && letters.all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
     };
     match model.split_once('=') {
-        Some((name, model)) if is_name(name) => (Some(name), model),
-        _ => (None, model),
+        Some((names, model)) if names.split(',').all(is_name) => {
+            (names.split(',').collect(), model)
+        }
+        _ => (Vec::new(), model),
     }
 }
 
@@ -182,9 +190,11 @@ mod tests {
 
     #[test]
     fn a_name_is_letters_before_the_model() {
-        assert_eq!(named("smollm2"), (None, "smollm2"));
-        assert_eq!(named("a.b-1=hf:X/Y"), (Some("a.b-1"), "hf:X/Y"));
-        assert_eq!(named("./x=y.gguf"), (None, "./x=y.gguf"));
+        assert_eq!(named("smollm2"), (vec![], "smollm2"));
+        assert_eq!(named("a.b-1=hf:X/Y"), (vec!["a.b-1"], "hf:X/Y"));
+        assert_eq!(named("a,b=c"), (vec!["a", "b"], "c"));
+        assert_eq!(named("a,=c"), (vec![], "a,=c"));
+        assert_eq!(named("./x=y.gguf"), (vec![], "./x=y.gguf"));
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
         for bad in ["0", "-1", "1e9", "nan", "inf"] {
             assert!(seconds(bad).is_err(), "{bad}");

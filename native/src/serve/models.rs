@@ -1,4 +1,4 @@
-//! The models by their names: loaded when first asked for, once for all that wait; at most so many at once; unloaded
+//! The models by their names, of which one may have several: loaded when first asked for, once for all that wait; at most so many at once; unloaded
 //! when nobody asks for long enough, or another needs the room; made anew when an engine failed. Knows not how a
 //! model is loaded.
 
@@ -170,7 +170,8 @@ impl Models {
 
     fn named(&self, name: Option<&str>) -> Result<&Arc<Slot>, ApiError> {
         let names = || {
-            let names = self.offered().map(|offered| format!("{:?}", offered.name));
+            let names = self.offered().flat_map(Offered::names);
+            let names = names.map(|name| format!("{name:?}"));
             names.collect::<Vec<_>>().join(", ")
         };
         match (name, &self.slots[..]) {
@@ -180,7 +181,9 @@ impl Models {
                 Err(ApiError::bad_request(said).param("model"))
             }
             (Some(name), slots) => {
-                let found = slots.iter().find(|slot| slot.offered.name == name);
+                let found = slots
+                    .iter()
+                    .find(|slot| slot.offered.names().any(|it| it == name));
                 found.ok_or_else(|| {
                     let name = output::beginning(name);
                     let said = format!("there is no model {name:?} here, but {}", names());

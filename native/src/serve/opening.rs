@@ -2,12 +2,14 @@
 //! are fetched. Knows no client.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
+use twoclock_core::config::ModelConfig;
 use twoclock_core::engine::HandleOptions;
-use twoclock_core::text::{ChatTemplate, Tokenizer};
+use twoclock_core::text::{ChatTemplate, TextError, Tokenizer};
 use twoclock_core::weights::Checkpoint;
 use twoclock_shaders::caps::DeviceKind;
 use twoclock_shaders::executor::Executor as _;
@@ -23,11 +25,13 @@ use crate::logs::{self, LogFormat};
 use crate::models::{Models, short_name};
 use crate::report::Reporter;
 use crate::store::Store;
+use crate::text_input::read_text;
 
 /// What models are to be opened, and how they are to be loaded. It has all of it itself, so that nobody need wait for
 /// its end.
 pub struct Opening {
     models: Vec<String>,
+    chat_template: Option<PathBuf>,
     options: EngineOptions,
     store: Store,
     offline: bool,
@@ -43,6 +47,7 @@ impl Opening {
     pub fn new(args: &ServeArgs, options: &EngineOptions, known: &Models<'_>) -> Self {
         Self {
             models: args.model.clone(),
+            chat_template: args.chat_template.clone(),
             options: EngineOptions {
                 warm_up: !args.no_warmup,
                 ..options.clone()
@@ -60,7 +65,8 @@ impl Opening {
     /// Opens their files: what is not there is said at once.
     ///
     /// # Errors
-    /// A model that is not there, is none or fits no limits; two of one name.
+    /// A model that is not there, is none or fits no limits; two of one name; a chat template that cannot be read or is
+    /// none.
     pub fn open(self) -> anyhow::Result<Vec<Offered>> {
         let opening = Arc::new(self);
         let report = opening.report();
@@ -72,18 +78,31 @@ impl Opening {
         let mut names = BTreeSet::new();
         let mut offered = Vec::new();
         let is_alone = opening.models.len() == 1;
+        if !is_alone && opening.chat_template.is_some() {
+            bail!("--chat-template is for one model: serve it alone");
+        }
+        let chat_template = opening.chat_template.as_deref().map(read_text);
+        let chat_template = chat_template.transpose().context("--chat-template")?;
         for model in &opening.models {
             let (given, reference) = args::named(model);
-            let name = match given {
-                Some(name) => name.to_owned(),
-                None => short_name(reference)?,
-            };
-            if !names.insert(name.clone()) {
-                bail!(
-                    "two models are called {name:?}: give one another name, as -m other={reference}"
-                );
+            let mut its_names: Vec<_> = given.into_iter().map(str::to_owned).collect();
+            if its_names.is_empty() {
+                its_names.push(short_name(reference)?);
             }
-            let checkpoint = known.find(reference)?.open()?;
+            for name in &its_names {
+                if !names.insert(name.clone()) {
+                    bail!(
+                        "{name:?} is named twice: give each model names of its own, as -m other={reference}"
+                    );
+                }
+            }
+            let aliases = its_names.split_off(1);
+            let name = its_names.remove(0);
+            let mut checkpoint = known.find(reference)?.open()?;
+            if let Some(source) = &chat_template {
+                checkpoint.text.chat_template = Some(source.clone());
+                template_of(&checkpoint).context("--chat-template")?;
+            }
             let context_length = opening.options.checked(&checkpoint.config)?.max_model_len;
             let opening = Arc::clone(&opening);
             // A lone model is loaded before anybody is heard; later the log is all that tells of loads.
@@ -97,6 +116,7 @@ impl Opening {
             };
             offered.push(Offered {
                 name,
+                aliases,
                 context_length,
                 load: Arc::new(load),
             });
@@ -114,13 +134,8 @@ impl Opening {
         context_length: usize,
         report: Reporter,
     ) -> anyhow::Result<Loaded> {
-        let template = match checkpoint.text.chat_template {
-            Some(_) => Some(ChatTemplate::from_assets(
-                &checkpoint.text,
-                Some(host_time::strftime()),
-            )?),
-            None => None,
-        };
+        let has_template = checkpoint.text.chat_template.is_some();
+        let template = has_template.then(|| template_of(checkpoint)).transpose()?;
         let rates = self.roof.rates();
         let handle_options = HandleOptions {
             max_waiting: self.max_waiting,
@@ -132,7 +147,8 @@ impl Opening {
         let make = move || {
             let tokenizer = Tokenizer::from_assets(&checkpoint.text)?;
             let engine = engine::load(&checkpoint, tokenizer, &options, &store, &report)?;
-            tell_device(&engine, context_length);
+            let is_usual = options.max_model_len.is_none();
+            tell(&engine, context_length, &checkpoint.config, is_usual);
             Ok(engine)
         };
         let thread = EngineThread::spawn(handle_options, make, |engine| {
@@ -143,13 +159,35 @@ impl Opening {
     }
 }
 
-/// Says what a model runs on, and warns where that is not what serving is for.
-fn tell_device(engine: &HostEngine, context_length: usize) {
+/// The chat template that a model has.
+fn template_of(checkpoint: &Checkpoint) -> Result<ChatTemplate, TextError> {
+    ChatTemplate::from_assets(&checkpoint.text, Some(host_time::strftime()))
+}
+
+/// Says what a model runs on and what it takes there, and warns where that is not what serving is for.
+fn tell(engine: &HostEngine, context_length: usize, model: &ModelConfig, is_usual: bool) {
     let core = engine.core();
-    let (device, limits) = (core.runner().executor(), core.scheduler().config());
-    let kv_cache_tokens = core.scheduler().kv_cache().num_usable_blocks() * limits.block_size;
-    let max_num_seqs = limits.max_num_seqs;
+    let (runner, limits) = (core.runner(), core.scheduler().config());
+    let (device, plan) = (runner.executor(), runner.memory_plan());
+    let (kv_cache_tokens, max_num_seqs) = (plan.kv_tokens, limits.max_num_seqs);
     tracing::info!(%device, context_length, kv_cache_tokens, max_num_seqs, "the engine");
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    tracing::info!(
+        weights_mib = mib(plan.weights),
+        kv_cache_mib = mib(plan.kv_cache),
+        kv_cache_dtype = plan.kv_dtype.name(),
+        workspace_mib = mib(plan.workspace),
+        total_mib = mib(plan.total()),
+        "its memory"
+    );
+    let model_allows = model.max_position_embeddings;
+    if is_usual && context_length < model_allows {
+        tracing::info!(
+            context_length,
+            model_allows,
+            "the context is shorter than the model allows: --max-model-len has it longer"
+        );
+    }
     if device.caps().kind == DeviceKind::Cpu {
         tracing::warn!(
             "it computes on the processor, by a software driver or the reference kernels: for trying and testing, \

@@ -19,7 +19,8 @@ use crate::output;
 
 /// `/v1/models`.
 pub async fn models(State(app): State<Arc<App>>) -> Response {
-    let cards: Vec<_> = app.models.offered().map(|it| card(&app, it)).collect();
+    let named = |(name, offered)| card(&app, name, offered);
+    let cards: Vec<_> = all(&app).map(named).collect();
     whole::json(&models::list(&cards))
 }
 
@@ -32,9 +33,8 @@ pub async fn model(
         let said = "the name of a model must be UTF-8: /v1/models says which there are";
         ApiError::bad_request(said).param("model")
     })?;
-    let mut offered = app.models.offered();
-    match offered.find(|offered| offered.name == name) {
-        Some(offered) => Ok(whole::json(&card(&app, offered).as_json())),
+    match all(&app).find(|(it, _)| *it == name) {
+        Some((name, offered)) => Ok(whole::json(&card(&app, name, offered).as_json())),
         None => {
             let name = output::beginning(&name);
             let said = format!("there is no model {name:?} here");
@@ -44,10 +44,16 @@ pub async fn model(
     }
 }
 
-fn card<'a>(app: &App, offered: &'a Offered) -> ModelCard<'a> {
+/// Each name, and what it is a name of.
+fn all(app: &App) -> impl Iterator<Item = (&str, &Offered)> {
+    let offered = app.models.offered();
+    offered.flat_map(|offered| offered.names().map(move |name| (name, offered)))
+}
+
+fn card<'a>(app: &App, name: &'a str, offered: &Offered) -> ModelCard<'a> {
     let loaded = app.models.loaded();
     ModelCard {
-        name: &offered.name,
+        name,
         created: app.created,
         context_length: offered.context_length,
         is_loaded: loaded.iter().any(|(name, _)| *name == offered.name),

@@ -15,6 +15,7 @@ mod log;
 mod manners;
 mod metrics;
 mod models;
+mod offers;
 mod protocols;
 mod reading;
 mod records;

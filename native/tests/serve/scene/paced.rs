@@ -209,6 +209,7 @@ fn server(listener: TcpListener, plan: Plan) -> Server {
 pub(crate) fn app(address: IpAddr, plan: Plan) -> App {
     let offered = plan.models.iter().map(|name| Offered {
         name: (*name).to_owned(),
+        aliases: Vec::new(),
         context_length: CONTEXT,
         load: load(&plan),
     });
