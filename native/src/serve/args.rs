@@ -151,8 +151,9 @@ pub struct LimitArgs {
 #[command(next_help_heading = "What it tells")]
 pub struct TellingArgs {
     /// Send a span for each request for an answer or embeddings to the OpenTelemetry collector at this address, such as
-    /// `http://localhost:4318`, by OTLP over HTTP. `traceparent` of a request is heeded, and OTEL_* variables
-    /// give names, headers and sampling. Prompts and answers are not in it.
+    /// `http://localhost:4318`, by OTLP over HTTP; without it to the one that `OTEL_EXPORTER_OTLP_ENDPOINT` names.
+    /// `traceparent` of a request is heeded, and OTEL_* variables give names, headers and sampling. Prompts and answers
+    /// are not in it.
     #[arg(long, value_name = "URL")]
     pub otlp_endpoint: Option<String>,
     /// How the log on standard error looks: lines for people, or a JSON object a line. `RUST_LOG` says which lines

@@ -176,12 +176,11 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
             ..ModelLimits::default()
         };
         let names = &args.place.allowed_host;
-        let telemetry = args.telling.otlp_endpoint.as_deref().map(Telemetry::start);
         let app = App {
             allowed_hosts: AllowedHosts::new(at.ip(), host, keys.is_open(), names)?,
             cors_origins,
             shutdown,
-            telemetry: telemetry.transpose()?,
+            telemetry: Telemetry::start(args.telling.otlp_endpoint.as_deref())?,
             connections,
             ..App::new(Models::new(offered, model_limits), settings, keys)
         };

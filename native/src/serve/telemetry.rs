@@ -2,6 +2,7 @@
 //! own with a bounded queue. A collector that is slow or away loses spans and keeps nobody waiting. Knows not what a
 //! span says.
 
+use std::env;
 use std::future::ready;
 use std::io::Read;
 use std::pin::Pin;
@@ -24,6 +25,11 @@ use crate::http::Http;
 
 /// The service's name, where the environment gives no other.
 const NAME: &str = env!("CARGO_PKG_NAME");
+/// The address of spans alone, as it is, and the one below which all go.
+const OF_SPANS: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+const OF_ALL: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+/// How they go.
+const PROTOCOL: &str = "http/protobuf";
 /// Where collectors take spans below their address.
 const PATH: &str = "/v1/traces";
 /// Time for a collector to take what it is sent.
@@ -42,17 +48,27 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Sends to the collector at this address. Names, headers, sampling and batches are as the variables of
+    /// Sends to the collector at this address, else to the one that the environment names; `None` where neither does
+    /// or the environment has it off. Names, headers, sampling and batches are as the variables of
     /// OpenTelemetry have them (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_EXPORTER_OTLP_HEADERS`,
     /// `OTEL_TRACES_SAMPLER`, `OTEL_BSP_*`).
     ///
     /// # Errors
-    /// The address is none, the certificates that `PIP_CERT` names cannot be used, or a variable of OpenTelemetry is
+    /// An address is none, the certificates that `PIP_CERT` names cannot be used, or a variable of OpenTelemetry is
     /// not as it must be. Nothing is asked there yet.
-    pub fn start(address: &str) -> anyhow::Result<Self> {
-        let endpoint = endpoint(address)?;
+    pub fn start(address: Option<&str>) -> anyhow::Result<Option<Self>> {
+        let endpoint = match address {
+            Some(address) => Some(endpoint("--otlp-endpoint", address, true)?),
+            None => named(|variable| env::var(variable).ok())?,
+        };
+        let Some(endpoint) = endpoint else {
+            return Ok(None);
+        };
+        let shown = shown(&endpoint);
+        tracing::info!(endpoint = shown, "requests are traced");
         let collector = Collector {
             http: Http::new()?,
+            shown,
             is_away: AtomicBool::new(false),
         };
         let exporter = SpanExporter::builder()
@@ -60,16 +76,16 @@ impl Telemetry {
             .with_http_client(collector)
             .with_endpoint(endpoint.as_str())
             .build()
-            .context("--otlp-endpoint")?;
+            .context("spans cannot be sent")?;
         let provider = SdkTracerProvider::builder()
             .with_batch_exporter(exporter)
             .with_resource(resource())
             .build();
-        Ok(Self {
+        Ok(Some(Self {
             tracer: provider.tracer(NAME),
             provider,
             propagator: TraceContextPropagator::new(),
-        })
+        }))
     }
 
     /// The trace that a request's headers name (`traceparent`), if they do.
@@ -92,13 +108,51 @@ impl Telemetry {
     }
 }
 
-/// Where spans go: below the address that was given, unless that says it all.
-fn endpoint(address: &str) -> anyhow::Result<Url> {
+/// Where the environment has spans go, as OpenTelemetry's variables say it.
+fn named(variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Option<Url>> {
+    // One that is empty is as if it were not there.
+    let variable = |name| variable(name).filter(|value| !value.trim().is_empty());
+    let is = |name, word: &str| variable(name).is_some_and(|it| it.eq_ignore_ascii_case(word));
+    let found = [(OF_SPANS, false), (OF_ALL, true)].map(|(name, is_base)| {
+        let address = variable(name)?;
+        Some(endpoint(name, address.trim(), is_base))
+    });
+    let Some(endpoint) = found.into_iter().flatten().next() else {
+        return Ok(None);
+    };
+    if is("OTEL_SDK_DISABLED", "true") || is("OTEL_TRACES_EXPORTER", "none") {
+        return Ok(None);
+    }
+    let protocols = [
+        "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+        "OTEL_EXPORTER_OTLP_PROTOCOL",
+    ];
+    let protocol = protocols.into_iter().find_map(variable);
+    if let Some(protocol) = protocol.filter(|it| it != PROTOCOL) {
+        tracing::warn!(
+            protocol,
+            "requests are not traced: spans go by {PROTOCOL} alone; give --otlp-endpoint a collector that takes it"
+        );
+        return Ok(None);
+    }
+    endpoint.map(Some)
+}
+
+/// An address without what may be secret in it.
+fn shown(url: &Url) -> String {
+    format!("{}{}", url.origin().ascii_serialization(), url.path())
+}
+
+/// Where spans go: below the address that was given (`source` is what gave it), unless that says it all.
+fn endpoint(source: &str, address: &str, is_base: bool) -> anyhow::Result<Url> {
     let url = Url::parse(address).ok();
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     let Some(mut url) = url else {
-        bail!("--otlp-endpoint {address:?} is no URL: it is like http://localhost:4318");
+        bail!("{source} {address:?} is no URL: it is like http://localhost:4318");
     };
+    if !is_base {
+        return Ok(url);
+    }
     let path = url.path().trim_end_matches('/');
     let path = path.strip_suffix(PATH).unwrap_or(path);
     let path = format!("{path}{PATH}");
@@ -122,6 +176,8 @@ fn resource() -> Resource {
 /// The collector, asked by the program's own client.
 struct Collector {
     http: Http,
+    /// Where it is.
+    shown: String,
     /// It did not take what it was sent last.
     is_away: AtomicBool,
 }
@@ -163,6 +219,7 @@ impl Collector {
         };
         if !self.is_away.swap(true, Ordering::Relaxed) {
             tracing::warn!(
+                endpoint = self.shown,
                 error_message,
                 "spans do not reach the collector and are dropped"
             );
@@ -201,11 +258,40 @@ mod tests {
             ("http://[::1]:4318/v1/traces", "http://[::1]:4318/v1/traces"),
             ("http://a.example/v1/traces/", "http://a.example/v1/traces"),
         ] {
-            assert_eq!(endpoint(address).unwrap().as_str(), expected);
+            assert_eq!(endpoint("--a", address, true).unwrap().as_str(), expected);
         }
         for wrong in ["", "localhost:4318", "ftp://a.example", "http://"] {
-            let said = endpoint(wrong).unwrap_err().to_string();
+            let said = endpoint("--a", wrong, true).unwrap_err().to_string();
             assert!(said.contains("http://localhost:4318"), "{said}");
         }
+    }
+
+    #[test]
+    fn the_environment_names_a_collector() {
+        let of = |given: &[(&str, &str)]| {
+            let given: Vec<_> = given
+                .iter()
+                .map(|&(k, v)| (k.to_owned(), v.to_owned()))
+                .collect();
+            named(|name| {
+                given
+                    .iter()
+                    .find(|(k, _)| k == name)
+                    .map(|(_, v)| v.clone())
+            })
+        };
+        let (base, whole) = ((OF_ALL, "http://a:4318"), (OF_SPANS, "http://b:4318/x"));
+        let url = |given: &[_]| of(given).unwrap().map(String::from);
+        assert_eq!(url(&[]), None);
+        assert_eq!(url(&[(OF_ALL, "")]), None);
+        assert_eq!(url(&[base]).unwrap(), "http://a:4318/v1/traces");
+        assert_eq!(url(&[base, whole]).unwrap(), "http://b:4318/x");
+        assert_eq!(url(&[base, ("OTEL_TRACES_EXPORTER", "none")]), None);
+        assert_eq!(url(&[base, ("OTEL_SDK_DISABLED", "true")]), None);
+        assert_eq!(url(&[base, ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]), None);
+        let said = of(&[(OF_ALL, "localhost")]).unwrap_err().to_string();
+        assert!(said.starts_with(OF_ALL), "{said}");
+        let secret = Url::parse("http://me:secret@a:4318/v1/traces?key=secret").unwrap();
+        assert_eq!(shown(&secret), "http://a:4318/v1/traces");
     }
 }

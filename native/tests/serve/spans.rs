@@ -307,12 +307,16 @@ fn a_collector_that_does_not_answer_keeps_nobody_waiting() {
     assert!(log.contains("did not reach the collector"), "{log}");
     // Nobody is there at all.
     drop(silent);
-    let server = Program::start_after(environment, &["--otlp-endpoint", &address]);
+    let named = format!("{environment} OTEL_EXPORTER_OTLP_ENDPOINT={address}");
+    let server = Program::start_after(&named, &[]);
     server.client.ask(TEXT, &long(1));
     server.terminate();
     let (status, log) = server.end();
     assert_eq!(status.code(), Some(0), "{log}");
-    assert!(log.contains("spans do not reach the collector"), "{log}");
+    let told = format!(
+        "spans do not reach the collector and are dropped endpoint=\"{address}/v1/traces\""
+    );
+    assert!(log.contains(&told), "{log}");
 }
 
 #[test]
@@ -328,7 +332,7 @@ fn a_collector_that_leads_elsewhere_is_not_followed() {
         elsewhere.local_addr().unwrap()
     );
     let environment = "unset http_proxy HTTP_PROXY all_proxy ALL_PROXY; \
-        export OTEL_EXPORTER_OTLP_HEADERS=api-key=secret";
+        export OTEL_EXPORTER_OTLP_HEADERS=api-key=secret OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://127.0.0.1:9";
     let server = Program::start_after(environment, &["--otlp-endpoint", &address]);
     server.client.ask(TEXT, &long(1));
     server.terminate();
