@@ -30,7 +30,7 @@ pub struct Chat {
 pub fn read(fields: &Fields<'_>, serving: &Serving<'_>) -> Result<Chat, Refusal> {
     let Some(template) = serving.template else {
         let said = "this model has no chat template: use /v1/completions";
-        return Err(Refusal::sentence("messages", said));
+        return Err(Refusal::sentence("messages", said).code("no_chat_template"));
     };
     let given = fields.list("messages")?.filter(|list| !list.is_empty());
     let given = given.ok_or_else(|| Refusal::of("messages", "must be a list of at least one"))?;
@@ -105,7 +105,9 @@ fn message(message: &Value) -> Result<Value, Below> {
             };
             let texts: Option<Vec<String>> = parts.iter().map(text).collect();
             texts
-                .ok_or_else(|| Below::new(".content", "has a part that is no text"))?
+                .ok_or_else(|| {
+                    Below::new(".content", "has a part that is no text").code("not_text")
+                })?
                 .concat()
         }
         Some(_) => {

@@ -4,6 +4,7 @@
 pub mod chunk;
 pub mod echoed;
 pub mod embeddings;
+pub mod engine_words;
 pub mod error;
 pub mod fields;
 mod form;

@@ -11,6 +11,8 @@ use thiserror::Error;
 pub struct Refusal {
     /// The field.
     pub param: Option<String>,
+    /// For programs, where they can do more with it than with the field.
+    pub code: Option<&'static str>,
     /// What the sentence begins with, where that is the field or something below it.
     path: Option<String>,
     /// The rest of the sentence.
@@ -35,6 +37,7 @@ impl Refusal {
     pub fn general(said: impl Display) -> Self {
         Self {
             param: None,
+            code: None,
             path: None,
             said: said.to_string(),
         }
@@ -48,13 +51,22 @@ impl Refusal {
         }
     }
 
+    /// The same with a name for programs.
+    #[must_use]
+    pub fn code(self, code: &'static str) -> Self {
+        Self {
+            code: Some(code),
+            ..self
+        }
+    }
+
     /// The same where fields have other names.
     #[must_use]
     pub fn renamed(self, names: &[Name]) -> Self {
         Self {
             param: self.param.map(|param| renamed(&param, names)),
             path: self.path.map(|path| renamed(&path, names)),
-            said: self.said,
+            ..self
         }
     }
 }
@@ -62,6 +74,7 @@ impl Refusal {
 /// What is wrong somewhere below a field: where, as `[3].role`, and what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Below {
+    code: Option<&'static str>,
     path: String,
     said: String,
 }
@@ -70,8 +83,18 @@ impl Below {
     /// What is said of this place: `must be a string`.
     pub fn new(path: impl Into<String>, said: impl Display) -> Self {
         Self {
+            code: None,
             path: path.into(),
             said: format!(" {said}"),
+        }
+    }
+
+    /// The same with a name for programs.
+    #[must_use]
+    pub fn code(self, code: &'static str) -> Self {
+        Self {
+            code: Some(code),
+            ..self
         }
     }
 
@@ -80,7 +103,7 @@ impl Below {
     pub fn within(self, place: impl Display) -> Self {
         Self {
             path: format!("{place}{}", self.path),
-            said: self.said,
+            ..self
         }
     }
 
@@ -93,6 +116,7 @@ impl Below {
     pub fn of(self, param: &str) -> Refusal {
         Refusal {
             param: Some(param.to_owned()),
+            code: self.code,
             path: Some(format!("{param}{}", self.path)),
             said: self.said,
         }

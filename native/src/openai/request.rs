@@ -15,7 +15,7 @@ use twoclock_core::weights::GenerationDefaults;
 use super::fields::Fields;
 use super::prompts::{self, Reading};
 use super::refusal::{Name, Refusal};
-use super::{form, messages, sampling, unserved};
+use super::{engine_words, form, messages, sampling, unserved};
 
 /// Most bytes of a text that is taken apart though it may not fit the context.
 const MAX_COUNTED_BYTES: usize = 1 << 20;
@@ -96,7 +96,7 @@ impl Serving<'_> {
                 "has a text of {bytes} bytes, but {most} are the most that is taken apart to be counted or cut"
             ),
         };
-        Err(Refusal::of(field, said))
+        Err(Refusal::of(field, said).code("text_too_long"))
     }
 }
 
@@ -265,7 +265,7 @@ impl Asked {
                 Refusal::of(param, format!("is {value}, but must be {must}"))
             }
             Error::Request(RequestError::StructuredOutput(error)) => form_refusal(param, error),
-            error => Refusal::sentence(param, error),
+            error => engine_words::refusal(param, error),
         };
         let refusal = refusal.renamed(&[("repetition_penalty", self.penalty_field)]);
         Some(refusal.renamed(&self.names))

@@ -126,7 +126,7 @@ fn content(value: &Value, name: &str) -> Result<String, Below> {
             .and_then(Value::as_str)
             .filter(|_| TEXTS.contains(&kind));
         let text = text.map(str::to_owned);
-        text.ok_or_else(|| Below::new(name, "has a part that is no text"))
+        text.ok_or_else(|| Below::new(name, "has a part that is no text").code("not_text"))
     };
     match value {
         Value::String(text) => Ok(text.clone()),

@@ -79,7 +79,7 @@ impl Tools {
         let style = template.and_then(ToolStyle::of_template).ok_or_else(|| {
             let said = "this model's chat template does not teach it to call tools in a style that is \
                         known (those of Hermes and Qwen, Qwen3-Coder, GLM, Llama 3, Mistral)";
-            Refusal::sentence("tools", said)
+            Refusal::sentence("tools", said).code("tools_not_taught")
         })?;
         for tool in &tools {
             let checked = tool.check(style);

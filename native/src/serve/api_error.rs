@@ -122,6 +122,7 @@ impl From<Refusal> for ApiError {
         Self {
             message: refusal.to_string(),
             param: refusal.param,
+            code: refusal.code,
             ..Self::bad_request("")
         }
     }
@@ -147,8 +148,10 @@ pub fn submit_error(
     refusal: impl FnOnce(&Error) -> Option<Refusal>,
 ) -> ApiError {
     match error {
-        SubmitError::QueueFull { .. } => {
-            ApiError::new(StatusCode::TOO_MANY_REQUESTS, error.to_string())
+        SubmitError::QueueFull { waiting, .. } => {
+            let said =
+                format!("{waiting} requests wait already, as many as may here: try again later");
+            ApiError::new(StatusCode::TOO_MANY_REQUESTS, said)
                 .code("queue_full")
                 .retry_after(1)
         }

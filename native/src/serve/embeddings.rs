@@ -22,6 +22,7 @@ use super::request_record::{AskedOf, RequestRecord};
 use super::whole;
 use crate::openai::Refusal;
 use crate::openai::embeddings::{AskedEmbeddings, body};
+use crate::openai::engine_words;
 
 /// Texts that were handed to an engine.
 struct Texts {
@@ -116,7 +117,7 @@ fn refusal(error: &Error) -> Option<Refusal> {
         Error::Request(_) => "input",
         _ => return None,
     };
-    Some(Refusal::sentence(param, error))
+    Some(engine_words::refusal(param, error))
 }
 
 async fn gather(texts: Texts) -> Result<Response, ApiError> {

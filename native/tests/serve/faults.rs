@@ -3,7 +3,20 @@
 use serde_json::json;
 
 use crate::answers::{CHAT, TEXT, chat};
-use crate::scene::{Client, JSON};
+use crate::scene::{Client, JSON, Program};
+
+#[test]
+fn a_model_without_a_template_says_so_to_programs() {
+    let untaught = "sed -i s/chat_template/other/ model/tokenizer_config.json";
+    let mut server = Program::start_after(untaught, &[]);
+    let reply = server.client.post(CHAT, &chat(json!({})));
+    let error = reply.error();
+    assert_eq!(
+        (reply.status, &error["param"], &error["code"]),
+        (400, &json!("messages"), &json!("no_chat_template"))
+    );
+    server.hear("error=\"no_chat_template\" param=\"messages\"");
+}
 
 /// Every fault there is a name for.
 pub(crate) fn faults(client: Client) {
@@ -88,6 +101,25 @@ pub(crate) fn faults(client: Client) {
             (&json!(param), &json!("invalid_request_error"))
         );
     }
+    // What is frequent has a name of its own, which the log has too.
+    let parts = json!([{"type": "image_url", "image_url": {"url": "data:,"}}]);
+    let tool = json!({"type": "function", "function": {"name": "f"}});
+    for (path, body, code) in [
+        (
+            CHAT,
+            chat(json!({"messages": [{"role": "user", "content": parts}]})),
+            "not_text",
+        ),
+        (CHAT, chat(json!({"tools": [tool]})), "tools_not_taught"),
+        (
+            TEXT,
+            json!({"prompt": "a".repeat(512 * 128 + 1)}),
+            "text_too_long",
+        ),
+    ] {
+        let reply = client.post(path, &body);
+        assert_eq!((reply.status, &reply.error()["code"]), (400, &json!(code)));
+    }
     // Also where it is to be streamed, and with the numbers.
     for stream in [false, true] {
         let reply = client.post(TEXT, &json!({"prompt": vec![7; 600], "stream": stream}));
@@ -98,7 +130,7 @@ pub(crate) fn faults(client: Client) {
         );
         let said = error["message"].as_str().unwrap();
         assert!(
-            said.contains("600 tokens") && said.contains("512"),
+            said.contains("600 tokens") && said.ends_with("512: shorten the prompt"),
             "{said}"
         );
     }

@@ -62,6 +62,9 @@ fn a_queue_has_an_end() {
         (&error["code"], &error["type"]),
         (&json!("queue_full"), &json!("rate_limit_error"))
     );
+    // In words that a client can do something with.
+    let said = error["message"].as_str().unwrap();
+    assert!(said.ends_with("try again later"), "{said}");
     // A body with several prompts stands there as one.
     drop(taken.pop());
     wait(|| client.get("/get_load").json()[0]["num_reqs"] == 2);

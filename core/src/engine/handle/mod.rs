@@ -72,7 +72,7 @@ impl Default for HandleOptions {
 pub enum SubmitError {
     /// As many wait as may.
     #[error(
-        "{waiting} requests wait already and {max_waiting} may: try again later, or raise max_waiting (--max-queue of a server)"
+        "{waiting} requests wait already and {max_waiting} may: try again later, or raise max_waiting"
     )]
     QueueFull {
         /// Requests that wait.
