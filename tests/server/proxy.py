@@ -41,6 +41,7 @@ def config(home, port, server):
     text = put(text, "127.0.0.1:8000", server)
     for name in ["pem", "key"]:
         text = re.sub(rf"/etc/ssl/\w+/\S+\.{name}", f"{home}/{name}", text)
+    text = put(text, "/var/log/nginx/twoclock.log", f"{home}/log")
     text = put(text, "client_body_timeout 60s", "client_body_timeout 1s")
     text = put(text, "proxy_read_timeout 610s", "proxy_read_timeout 1s")
     text = put(text, "limit_conn twoclock_clients 64", "limit_conn twoclock_clients 4")
