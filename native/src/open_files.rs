@@ -17,8 +17,12 @@ pub fn raise(connections: usize) -> anyhow::Result<()> {
     };
     let (before, now) = (limit.before, limit.now);
     match before == now {
-        true => tracing::info!(now, "open files"),
-        false => tracing::info!(before, now, "open files: the limit was raised"),
+        true => tracing::info!(limit = now, "files that may be open"),
+        false => tracing::info!(
+            before,
+            limit = now,
+            "files that may be open: more than at first"
+        ),
     }
     room(now, connections).map(|_| ())
 }

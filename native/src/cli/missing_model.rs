@@ -1,13 +1,21 @@
-//! What a command line without its model is told beside what clap says. Knows no models.
+//! What a command line without its model, or with one where none is read, is told beside what clap says. Knows no models.
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// What to say to a command line that lacks its model, beside what clap says.
 pub fn hint(error: &clap::Error) -> Option<&'static str> {
-    if error.kind() != ErrorKind::MissingRequiredArgument {
-        return None;
-    }
     let said = error.render().to_string();
+    match error.kind() {
+        ErrorKind::MissingRequiredArgument => {}
+        ErrorKind::UnknownArgument => {
+            let given = error.get(ContextKind::InvalidArg);
+            let is_word =
+                matches!(given, Some(ContextValue::String(word)) if !word.starts_with('-'));
+            let takes_one = said.contains("--model <");
+            return (is_word && takes_one).then_some("A model is named with -m: -m smollm2.");
+        }
+        _ => return None,
+    }
     match said.contains("--model") {
         true if said.contains("twoclock bench ") => Some(
             "`twoclock list` shows the models here and those that can be pulled; --model-config llama-3-8b \
@@ -36,5 +44,10 @@ mod tests {
         );
         assert_eq!(said(&["twoclock", "bench-serve"]), None);
         assert_eq!(said(&["twoclock", "run", "--nonsense"]), None);
+        for command in ["serve", "run"] {
+            let told = said(&["twoclock", command, "smollm2"]).unwrap();
+            assert!(told.contains("-m smollm2"), "{told}");
+        }
+        assert_eq!(said(&["twoclock", "list", "smollm2"]), None);
     }
 }

@@ -22,7 +22,8 @@ Examples:
   twoclock serve -m small,default=smollm2
                                    one model, asked for by either name
 
-/openapi.json says what there is. A client gives as base URL http://HOST:PORT/v1. A lone model is \
+/openapi.json says what there is: besides OpenAI's and Anthropic's paths /metrics for Prometheus, /health, and at / a \
+page to chat and to look at it. A client gives as base URL http://HOST:PORT/v1. A lone model is \
 loaded before anybody is heard; of several each is loaded when first asked for. SIGTERM (or \
 Ctrl-C) lets what runs end and takes nothing new; a second one stops at once. Who has gone costs \
 nothing more: the request is given up.
@@ -38,8 +39,8 @@ reaches the port, so leave --host as it is, or put a proxy before it.";
 pub struct ServeArgs {
     /// Name of an installed model, a .gguf file, a folder, or `hf:ORG/REPO[:FILE]`; before it, if wished,
     /// the name it is served by, which else is the installed one, the file's without .gguf, the folder's, or ORG/REPO.
-    /// May be repeated.
     /// With several names, as a,b=MODEL, it is asked for by any of them and loaded once; answers say the first.
+    /// May be repeated.
     #[arg(short, long, required = true, num_args = 1.., visible_alias = "models", value_name = "[NAME,…=]MODEL")]
     pub model: Vec<String>,
     /// Where it is heard.
@@ -51,10 +52,10 @@ pub struct ServeArgs {
     /// What it tells.
     #[command(flatten)]
     pub telling: TellingArgs,
-    /// Do not run the kernels that most requests run once before a model is asked: the first ones then wait for what the
     /// File with a Jinja template for chats in place of the model's own.
     #[arg(long, value_name = "FILE")]
     pub chat_template: Option<PathBuf>,
+    /// Do not run the kernels that most requests run once before a model is asked: the first ones then wait for what the
     /// driver compiles.
     #[arg(long)]
     pub no_warmup: bool,

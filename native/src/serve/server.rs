@@ -125,12 +125,17 @@ async fn keep(app: &App, idle_unload: Option<Duration>) {
     }
 }
 
+/// Seconds, as people read them.
+fn tenths(time: Duration) -> f64 {
+    (time.as_secs_f64() * 10.0).round() / 10.0
+}
+
 /// Once the server drains, waits for what runs, so long, and stops it. Says how that goes.
 async fn drain(app: &App, most: Duration) {
     let shutdown = &app.shutdown;
     shutdown.reached(Phase::Draining).await;
     let running = shutdown.num_running();
-    let left_s = most.as_secs_f64();
+    let left_s = tenths(most);
     tracing::info!(running, left_s, "draining; a second signal stops at once");
     let end = Instant::now() + most;
     loop {
@@ -147,7 +152,7 @@ async fn drain(app: &App, most: Duration) {
             }
             Err(_) if next < end => {
                 let running = shutdown.num_running();
-                let left_s = (end - next).as_secs_f64();
+                let left_s = tenths(end - next);
                 tracing::info!(running, left_s, "draining");
                 continue;
             }

@@ -58,7 +58,7 @@ fn connections_are_held_below_the_hosts_files() {
     server.terminate();
     let (status, log) = server.end();
     assert_eq!(status.code(), Some(0), "{log}");
-    assert!(log.contains("before=100 now=200"), "{log}");
+    assert!(log.contains("before=100 limit=200"), "{log}");
     let said = log
         .split(" connections=")
         .nth(1)
