@@ -180,6 +180,9 @@ def run(proxy, away, late):
     stream = {**chat, "stream": True}
     status, _, body = proxy.ask(*post("/v1/chat/completions", stream))
     assert status == 200 and b"data: [DONE]" in body, body
+    with open(f"{proxy.home}/log", encoding="utf-8") as log:
+        lines = log.read()
+    assert re.search(r'"POST /v1/messages" 200 \S+ upstream=200/\S+ id=mine$', lines, re.M), lines
     # What is left: of these no path is known, or nothing is said.
     assert b"<html>" in proxy.ask("GET", "/" + "a" * 9_000)[2]
     assert proxy.begin("POST", paths[0], [json_type, "Content-Length: 9"], b"{").recv(1) == b""
