@@ -6,8 +6,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use super::input::{BatchError, Lines, without_place};
 
@@ -31,6 +30,22 @@ struct Head {
 #[derive(Deserialize)]
 struct ResponseHead {
     status_code: u16,
+}
+
+/// A line.
+#[derive(Serialize)]
+struct Answer<'a, T> {
+    id: String,
+    custom_id: &'a str,
+    response: Response<'a, T>,
+    error: (),
+}
+
+#[derive(Serialize)]
+struct Response<'a, T> {
+    status_code: u16,
+    request_id: String,
+    body: &'a T,
 }
 
 impl Head {
@@ -172,20 +187,29 @@ impl Answers {
     ///
     /// # Errors
     /// The host's.
-    pub fn write(&mut self, custom_id: &str, status: u16, body: &Value) -> Result<(), BatchError> {
+    pub fn write(
+        &mut self,
+        custom_id: &str,
+        status_code: u16,
+        body: &impl Serialize,
+    ) -> Result<(), BatchError> {
         self.last += 1;
-        let line = json!({
-            "id": format!("{PREFIX}{}", self.last),
-            "custom_id": custom_id,
-            "response": {
-                "status_code": status,
-                "request_id": format!("req_{}", self.last),
-                "body": body,
+        let line = Answer {
+            id: format!("{PREFIX}{}", self.last),
+            custom_id,
+            response: Response {
+                status_code,
+                request_id: format!("req_{}", self.last),
+                body,
             },
-            "error": null,
+            error: (),
+        };
+        let bytes = serde_json::to_vec(&line).map_err(io::Error::from);
+        let written = bytes.and_then(|mut bytes| {
+            bytes.push(b'\n');
+            // One write, past all buffers of this program.
+            self.file.write_all(&bytes)
         });
-        // One write, past all buffers of this program.
-        let written = self.file.write_all(format!("{line}\n").as_bytes());
         written.map_err(|source| BatchError::Io {
             path: self.path.clone(),
             source,

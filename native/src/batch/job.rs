@@ -385,8 +385,8 @@ impl Work<'_> {
             scores_prompt: open.asked.scores_prompt,
             scores_echo: open.asked.scores_echo(),
             format: &open.asked.format,
+            tokenizer,
         };
-        let body = answered.body(tokenizer);
-        self.answers.write(&open.custom_id, 200, &body)
+        self.answers.write(&open.custom_id, 200, &answered)
     }
 }

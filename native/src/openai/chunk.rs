@@ -143,9 +143,11 @@ impl Chunks {
         let choice = &mut self.choices[index];
         let mut logprobs = match (self.endpoint, scored.is_empty()) {
             (_, true) => Value::Null,
-            (Endpoint::Chat, _) => logprobs::chat(&scored, tokenizer),
+            (Endpoint::Chat, _) => json!(logprobs::chat(&scored, tokenizer)),
             (Endpoint::Completions, _) => {
-                logprobs::completion(&scored, &mut choice.offset, tokenizer)
+                let begin = choice.offset;
+                choice.offset = logprobs::offset_behind(&scored, begin, tokenizer);
+                json!(logprobs::completion(&scored, begin, tokenizer))
             }
         };
         let mut said = Vec::new();

@@ -1,10 +1,14 @@
-//! Log-probabilities as OpenAI's chat and completion bodies write them, and a prompt's as vLLM does.
-//! Knows tokens only to spell them.
+//! Log-probabilities as OpenAI's chat and completion bodies write them, and a prompt's as vLLM does: each as it is
+//! written, as all of them as JSON values would take a hundred times the room that they have before. Knows tokens only
+//! to spell them.
 
+use serde::Serialize;
 use serde_json::{Value, json};
 use twoclock_core::engine::Completion;
 use twoclock_core::text::Tokenizer;
 use twoclock_core::types::{TokenId, TokenLogprobs};
+
+use super::each::Each;
 
 /// A token and how likely it was; the first of a prompt follows nothing, and is not.
 pub(super) type Scored<'a> = (TokenId, Option<&'a TokenLogprobs>);
@@ -26,27 +30,36 @@ pub(super) fn echoed<'a>(
 
 /// Of each prompt token but the first: its own and the best ones by id. A token's rank is known where
 /// it is among those.
-pub(super) fn of_prompt(completion: &Completion, tokenizer: &Tokenizer) -> Value {
-    let scored = completion.prompt_token_ids.iter().skip(1).copied();
-    let positions = scored.zip(&completion.prompt_logprobs).map(|(id, scores)| {
-        let rank = |id| scores.top.iter().position(|(best, _)| *best == id);
-        let best = scores.top.iter().copied().filter(|(best, _)| *best != id);
-        let all = std::iter::once((id, scores.logprob)).chain(best);
-        let all = all.map(|(id, logprob)| {
-            let one = json!({
-                "logprob": logprob,
-                "rank": rank(id).map(|above| above + 1),
-                "decoded_token": spelled(id, tokenizer),
-            });
-            (id.to_string(), one)
+pub(super) fn of_prompt(completion: &Completion, tokenizer: &Tokenizer) -> impl Serialize {
+    Each(move || {
+        let scored = completion.prompt_token_ids.iter().skip(1).copied();
+        let positions = scored.zip(&completion.prompt_logprobs);
+        let positions = positions.map(move |(id, scores)| of_position(id, scores, tokenizer));
+        std::iter::once(Value::Null).chain(positions)
+    })
+}
+
+fn of_position(id: TokenId, scores: &TokenLogprobs, tokenizer: &Tokenizer) -> Value {
+    let rank = |id| scores.top.iter().position(|(best, _)| *best == id);
+    let best = scores.top.iter().copied().filter(|(best, _)| *best != id);
+    let all = std::iter::once((id, scores.logprob)).chain(best);
+    let all = all.map(|(id, logprob)| {
+        let one = json!({
+            "logprob": logprob,
+            "rank": rank(id).map(|above| above + 1),
+            "decoded_token": spelled(id, tokenizer),
         });
-        Value::Object(all.collect())
+        (id.to_string(), one)
     });
-    std::iter::once(Value::Null).chain(positions).collect()
+    Value::Object(all.collect())
 }
 
 /// In a chat's form.
-pub(super) fn chat(scored: &[Scored<'_>], tokenizer: &Tokenizer) -> Value {
+pub(super) fn chat(scored: &[Scored<'_>], tokenizer: &Tokenizer) -> impl Serialize {
+    #[derive(Serialize)]
+    struct OfChat<T> {
+        content: T,
+    }
     let one = |id: TokenId, logprob: f32| {
         json!({
             "token": spelled(id, tokenizer),
@@ -54,44 +67,59 @@ pub(super) fn chat(scored: &[Scored<'_>], tokenizer: &Tokenizer) -> Value {
             "bytes": tokenizer.token_bytes(id),
         })
     };
-    let positions = scored.iter().filter_map(|(id, logprobs)| {
-        let logprobs = (*logprobs)?;
-        let mut position = one(*id, logprobs.logprob);
-        let top = logprobs.top.iter().map(|&(id, logprob)| one(id, logprob));
-        position["top_logprobs"] = top.collect();
-        Some(position)
-    });
-    json!({"content": positions.collect::<Vec<_>>()})
+    OfChat {
+        content: Each(move || {
+            scored.iter().filter_map(move |(id, logprobs)| {
+                let logprobs = (*logprobs)?;
+                let mut position = one(*id, logprobs.logprob);
+                let top = logprobs.top.iter().map(|&(id, logprob)| one(id, logprob));
+                position["top_logprobs"] = top.collect();
+                Some(position)
+            })
+        }),
+    }
 }
 
-/// In a completion's form. `offset` is where in the text the first of them begins, and then where the
-/// next would, in characters.
+/// In a completion's form. `offset` is where in the text the first of them begins, in characters.
 pub(super) fn completion(
     scored: &[Scored<'_>],
-    offset: &mut usize,
+    offset: usize,
     tokenizer: &Tokenizer,
-) -> Value {
-    let texts = scored.iter().map(|(id, _)| spelled(*id, tokenizer));
-    let texts: Vec<String> = texts.collect();
-    let offsets = texts.iter().map(|text| {
-        let before = *offset;
-        *offset += text.chars().count();
-        before
-    });
-    let offsets: Vec<usize> = offsets.collect();
+) -> impl Serialize {
+    #[derive(Serialize)]
+    struct OfCompletion<A, B, C, D> {
+        text_offset: A,
+        token_logprobs: B,
+        top_logprobs: C,
+        tokens: D,
+    }
+    let texts = move || scored.iter().map(move |(id, _)| spelled(*id, tokenizer));
     let top = |logprobs: &TokenLogprobs| -> Value {
         let top = logprobs.top.iter();
         let top = top.map(|&(id, logprob)| (spelled(id, tokenizer), json!(logprob)));
         Value::Object(top.collect())
     };
-    let tops = scored.iter().map(|(_, logprobs)| logprobs.map(top));
-    let own = scored
+    OfCompletion {
+        text_offset: Each(move || {
+            texts().scan(offset, |offset, text| {
+                let before = *offset;
+                *offset += text.chars().count();
+                Some(before)
+            })
+        }),
+        token_logprobs: Each(move || {
+            let own = scored.iter();
+            own.map(|(_, logprobs)| json!(logprobs.map(|l| l.logprob)))
+        }),
+        top_logprobs: Each(move || scored.iter().map(move |(_, logprobs)| logprobs.map(top))),
+        tokens: Each(texts),
+    }
+}
+
+/// Where in a text what follows these tokens begins that begin at `offset`, in characters.
+pub(super) fn offset_behind(scored: &[Scored<'_>], offset: usize, tokenizer: &Tokenizer) -> usize {
+    let lengths = scored
         .iter()
-        .map(|(_, logprobs)| logprobs.map(|l| l.logprob));
-    json!({
-        "text_offset": offsets,
-        "token_logprobs": own.collect::<Vec<_>>(),
-        "top_logprobs": tops.collect::<Vec<_>>(),
-        "tokens": texts,
-    })
+        .map(|(id, _)| spelled(*id, tokenizer).chars().count());
+    offset + lengths.sum::<usize>()
 }

@@ -2,6 +2,7 @@
 //! engine: the batch command and a server read and write the same.
 
 pub mod chunk;
+mod each;
 pub mod echoed;
 pub mod embeddings;
 pub mod engine_words;

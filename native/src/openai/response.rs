@@ -1,10 +1,14 @@
-//! The bodies that answer: OpenAI's chat completion and text completion. Knows tokens only to spell them.
+//! The bodies that answer: OpenAI's chat completion and text completion, made while they are written. Knows tokens only
+//! to spell them.
 
-use serde_json::{Map, Value, json};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 use twoclock_core::chat::{AnswerFormat, AnswerParts};
 use twoclock_core::engine::TextCompletion;
 use twoclock_core::text::Tokenizer;
 
+use super::each::Each;
 use super::logprobs::{self, Scored};
 use super::request::Endpoint;
 use super::tool_calls;
@@ -36,8 +40,8 @@ impl Usage {
     }
 }
 
-/// What belongs to a whole answer.
-#[derive(Clone, Copy, Debug)]
+/// What belongs to a whole answer. It is written as the body.
+#[derive(Clone, Copy)]
 pub struct Answered<'a> {
     /// For what.
     pub endpoint: Endpoint,
@@ -58,54 +62,69 @@ pub struct Answered<'a> {
     pub scores_echo: bool,
     /// What an answer may be made of.
     pub format: &'a AnswerFormat,
+    /// Spells tokens.
+    pub tokenizer: &'a Tokenizer,
 }
 
-impl Answered<'_> {
-    /// The body.
-    pub fn body(&self, tokenizer: &Tokenizer) -> Value {
-        let first = self.choices.first().filter(|_| self.scores_prompt);
-        let of_chat = first.map(|choice| logprobs::of_prompt(&choice.completion, tokenizer));
-        let places = 0..self.choices.len();
-        let choices: Vec<Value> = places.map(|index| self.choice(index, tokenizer)).collect();
+impl Serialize for Answered<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let object = match self.endpoint {
             Endpoint::Chat => "chat.completion",
             Endpoint::Completions => "text_completion",
         };
-        let mut body = json!({
-            "id": self.id,
-            "object": object,
-            "created": self.created,
-            "model": self.model,
-            "choices": choices,
-            "usage": self.usage.as_json(),
-        });
+        let mut body = serializer.serialize_map(None)?;
+        body.serialize_entry("id", self.id)?;
+        body.serialize_entry("object", object)?;
+        body.serialize_entry("created", &self.created)?;
+        body.serialize_entry("model", self.model)?;
+        let places = || 0..self.choices.len();
+        let of_answer = self;
+        let choices = Each(|| places().map(|index| Placed { of_answer, index }));
+        body.serialize_entry("choices", &choices)?;
+        body.serialize_entry("usage", &self.usage.as_json())?;
         if self.endpoint == Endpoint::Chat {
-            body["prompt_logprobs"] = json!(of_chat);
+            let first = self.choices.first().filter(|_| self.scores_prompt);
+            let scores =
+                first.map(|choice| logprobs::of_prompt(&choice.completion, self.tokenizer));
+            body.serialize_entry("prompt_logprobs", &scores)?;
         }
-        body
+        body.end()
     }
+}
 
-    fn choice(&self, index: usize, tokenizer: &Tokenizer) -> Value {
-        let choice = &self.choices[index];
+/// A choice of an answer.
+struct Placed<'a> {
+    of_answer: &'a Answered<'a>,
+    index: usize,
+}
+
+impl Serialize for Placed<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { of_answer, index } = *self;
+        let Answered {
+            endpoint,
+            choices,
+            tokenizer,
+            ..
+        } = *of_answer;
+        let choice = &choices[index];
         let completion = &choice.completion;
-        let mut value = Map::new();
-        value.insert("index".into(), json!(index));
+        let mut value = serializer.serialize_map(None)?;
+        value.serialize_entry("index", &index)?;
         let mut num_calls = 0;
-        match self.endpoint {
+        match endpoint {
             Endpoint::Chat => {
-                let parts = AnswerParts::of(self.format, &choice.text);
+                let parts = AnswerParts::of(of_answer.format, &choice.text);
                 num_calls = parts.tool_calls.len();
-                let message = tool_calls::message(&parts, self.format, self.id, index);
-                value.insert("message".into(), message);
+                let message = tool_calls::message(&parts, of_answer.format, of_answer.id, index);
+                value.serialize_entry("message", &message)?;
             }
-            Endpoint::Completions => {
-                value.insert("text".into(), json!(choice.text));
-            }
+            Endpoint::Completions => value.serialize_entry("text", &choice.text)?,
         }
         let mut scored: Vec<Scored<'_>> = Vec::new();
-        if self.scores_echo {
+        if of_answer.scores_echo {
             // The prompt is scored once, for the first of its answers.
-            let first = &self.choices[index.saturating_sub(completion.index)].completion;
+            let first = &choices[index.saturating_sub(completion.index)].completion;
             scored.extend(logprobs::echoed(
                 &first.prompt_token_ids,
                 &first.prompt_logprobs,
@@ -113,22 +132,26 @@ impl Answered<'_> {
         }
         let ids = completion.token_ids.iter().copied();
         scored.extend(ids.zip(completion.logprobs.iter().map(Some)));
-        let logprobs = match (self.endpoint, scored.is_empty()) {
-            (_, true) => Value::Null,
-            (Endpoint::Chat, _) => logprobs::chat(&scored, tokenizer),
-            (Endpoint::Completions, _) => logprobs::completion(&scored, &mut 0, tokenizer),
-        };
-        value.insert("logprobs".into(), logprobs);
-        if self.endpoint == Endpoint::Completions {
-            let scores = (self.scores_prompt && completion.index == 0)
+        match (endpoint, scored.is_empty()) {
+            (_, true) => value.serialize_entry("logprobs", &())?,
+            (Endpoint::Chat, _) => {
+                value.serialize_entry("logprobs", &logprobs::chat(&scored, tokenizer))?;
+            }
+            (Endpoint::Completions, _) => {
+                let logprobs = logprobs::completion(&scored, 0, tokenizer);
+                value.serialize_entry("logprobs", &logprobs)?;
+            }
+        }
+        if endpoint == Endpoint::Completions {
+            let scores = (of_answer.scores_prompt && completion.index == 0)
                 .then(|| logprobs::of_prompt(completion, tokenizer));
-            value.insert("prompt_logprobs".into(), json!(scores));
+            value.serialize_entry("prompt_logprobs", &scores)?;
         }
         let reason = completion.finish_reason;
         let reason = reason.map(|reason| tool_calls::finish_reason(reason.as_str(), num_calls));
-        value.insert("finish_reason".into(), json!(reason));
+        value.serialize_entry("finish_reason", &reason)?;
         let stop = completion.stop_reason.as_ref().map(stop_reason_as_json);
-        value.insert("stop_reason".into(), json!(stop));
-        Value::Object(value)
+        value.serialize_entry("stop_reason", &stop)?;
+        value.end()
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use axum::http::HeaderValue;
 
 use super::allowed_hosts::AllowedHosts;
+use super::answer_room::AnswerRoom;
 use super::auth::ApiKeys;
 use super::body_room::BodyRoom;
 use super::connections::Connections;
@@ -49,6 +50,8 @@ pub struct App {
     pub shutdown: Shutdown,
     /// What all bodies may hold.
     pub body_room: BodyRoom,
+    /// What all answers that come whole may hold.
+    pub answer_room: AnswerRoom,
     /// Where bodies are read.
     pub reading: Reading,
     /// Names and seeds.
@@ -75,6 +78,7 @@ impl App {
             cors_origins: Vec::new(),
             shutdown: Shutdown::default(),
             body_room: BodyRoom::new(settings.max_body),
+            answer_room: AnswerRoom::new(settings.max_body),
             reading: Reading::new(num_cores()),
             numbers: Numbers::default(),
             http_metrics: HttpMetrics::default(),

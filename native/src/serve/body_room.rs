@@ -1,5 +1,5 @@
-//! What the bodies of all requests may hold together. A part of it is for short ones alone, so that those who send much
-//! leave room for those who send little. Knows not what is in them.
+//! What the bodies of all requests may hold together, or those of all answers. A part of it is for short ones alone, so
+//! that those who send or ask for much leave room for the others. Knows not what is in them.
 
 use std::sync::Arc;
 
@@ -60,6 +60,11 @@ impl BodyRoom {
         }
         let more = kib - num(&held.common) - num(&held.short);
         add(&self.short, &mut held.short, more) || add(&self.common, &mut held.common, more)
+    }
+
+    /// The most bytes that one body can ever hold.
+    pub fn most(&self) -> usize {
+        self.most
     }
 
     /// Holds what is kept of a body once it is read, be it less than it took or, as many a request is short and asks

@@ -56,7 +56,10 @@ pub async fn message(
                 let teller = |job: &mut Job| Teller::new(job, id.clone());
                 Ok(stream::answer(job, teller, app.settings.ping_interval))
             }
-            false => Ok(whole::json(&body(&whole::gather(job).await?))),
+            false => {
+                let whole = whole::gather(job, &app.answer_room).await?;
+                whole::told(&body(&whole), whole.hold)
+            }
         }
     })
     .await

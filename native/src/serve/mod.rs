@@ -4,6 +4,7 @@
 pub mod access;
 pub mod access_line;
 pub mod allowed_hosts;
+pub mod answer_room;
 pub mod answers;
 pub mod api_error;
 pub mod app;
@@ -62,6 +63,7 @@ pub mod unread;
 pub mod unsent;
 pub mod until;
 pub mod whole;
+pub mod whole_body;
 pub mod write_limit;
 
 use std::io::ErrorKind;

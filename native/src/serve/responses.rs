@@ -6,7 +6,7 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::response::sse::Event;
-use serde_json::{Value, json};
+use serde_json::json;
 use twoclock_core::chat::AnswerSplitter;
 use twoclock_core::engine::RequestOutput;
 use twoclock_core::sched::RequestError;
@@ -42,13 +42,13 @@ pub async fn respond(
         let job = begin(&app, PROTOCOL, &id, request, deadline).await?;
         match job.asked.stream {
             true => Ok(stream::answer(job, Teller::new, app.settings.ping_interval)),
-            false => Ok(whole::json(&response(whole::gather(job).await?))),
+            false => response(whole::gather(job, &app.answer_room).await?),
         }
     })
     .await
 }
 
-fn response(whole: Gathered) -> Value {
+fn response(whole: Gathered) -> Result<Response, ApiError> {
     let format = whole.asked.format;
     let model = whole.lease.name();
     let mut told = ResponseStream::new(
@@ -68,7 +68,7 @@ fn response(whole: Gathered) -> Value {
     }
     let tokenizer = whole.lease.loaded().handle().tokenizer();
     told.end(reason, whole.usage, tokenizer);
-    told.response()
+    whole::told(&told.response(), whole.hold)
 }
 
 /// Tells a response in its events.

@@ -1,17 +1,21 @@
-//! Answers that come whole: gathered from the engine's pieces, then one body.
+//! Answers that come whole: gathered from the engine's pieces, within the room that such answers have, then one body.
 
 use std::time::Duration;
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use serde_json::Value;
-use twoclock_core::engine::{Completion, RequestMetrics};
+use twoclock_core::engine::{Completion, RequestMetrics, RequestOutput};
+use twoclock_core::types::TokenLogprobs;
 
+use super::answer_room::{AnswerHold, AnswerRoom};
 use super::answers::Answers;
 use super::api_error::{ApiError, stream_error};
 use super::body_room::HeldRoom;
 use super::job::{Job, answer_error};
 use super::lease::Lease;
+use super::whole_body::WholeBody;
 use crate::openai::{Answered, Asked, Choice, Echoed, Usage};
 
 /// All that was answered to a job.
@@ -31,6 +35,8 @@ pub struct Gathered {
     pub choices: Vec<Choice>,
     /// What they took.
     pub usage: Usage,
+    /// What of the room of answers it takes.
+    pub hold: AnswerHold,
     /// Given back when it was told.
     _room: HeldRoom,
 }
@@ -38,9 +44,9 @@ pub struct Gathered {
 /// Answers in OpenAI's older form.
 ///
 /// # Errors
-/// As [`gather`].
-pub async fn answer(job: Job) -> Result<Response, ApiError> {
-    let whole = gather(job).await?;
+/// As [`gather`]; or there is no room for what it says.
+pub async fn answer(job: Job, room: &AnswerRoom) -> Result<Response, ApiError> {
+    let whole = gather(job, room).await?;
     let answered = Answered {
         endpoint: whole.asked.endpoint,
         id: &whole.id,
@@ -51,16 +57,25 @@ pub async fn answer(job: Job) -> Result<Response, ApiError> {
         scores_prompt: whole.asked.scores_prompt,
         scores_echo: whole.asked.scores_echo(),
         format: &whole.asked.format,
+        tokenizer: whole.lease.loaded().handle().tokenizer(),
     };
-    let tokenizer = whole.lease.loaded().handle().tokenizer();
-    Ok(json(&answered.body(tokenizer)))
+    told(&answered, whole.hold)
 }
 
-/// Gathers the answers of a job. Dropped, it gives them up.
+/// What is said of all that was gathered, which is not needed behind that.
 ///
 /// # Errors
-/// One of them failed; or they end because the server does.
-pub async fn gather(job: Job) -> Result<Gathered, ApiError> {
+/// There is no room for it.
+pub fn told(said: &impl Serialize, hold: AnswerHold) -> Result<Response, ApiError> {
+    let body = WholeBody::json(said, hold)?;
+    Ok(body.alone().into_response())
+}
+
+/// Gathers the answers of a job. Dropped, or where it fails, it gives them up.
+///
+/// # Errors
+/// One of them failed; there is no room for more of them; or they end because the server does.
+pub async fn gather(job: Job, room: &AnswerRoom) -> Result<Gathered, ApiError> {
     let Job {
         id,
         created,
@@ -71,12 +86,15 @@ pub async fn gather(job: Job) -> Result<Gathered, ApiError> {
         streams,
         deadline: _,
         record,
-        room,
+        room: body_room,
     } = job;
     let n = asked.params.n;
+    let mut hold = room.begin();
     let mut choices: Vec<Choice> = Vec::new();
     for (place, (prompt, stream)) in prompts.into_iter().zip(&streams).enumerate() {
         let echo = asked.echoes.get(place).cloned().unwrap_or_default();
+        let bytes = size_of::<Choice>() + size_of_val(&*prompt) + echo.len();
+        hold.gain(n.saturating_mul(bytes))?;
         choices.extend((0..n).map(|index| Choice {
             completion: Completion::new(
                 stream.id(),
@@ -91,6 +109,7 @@ pub async fn gather(job: Job) -> Result<Gathered, ApiError> {
     while let Some((place, piece)) = answers.next().await {
         let piece = piece.map_err(|e| stream_error(&e, |error| asked.refusal(error)))?;
         record.gained(place, &piece.output);
+        hold.gain(num_bytes(&piece))?;
         let choice = &mut choices[place * n + piece.output.index];
         choice.text.push_str(&piece.text);
         let taken = choice.completion.take(piece.output);
@@ -113,8 +132,17 @@ pub async fn gather(job: Job) -> Result<Gathered, ApiError> {
         echoed,
         choices,
         usage,
-        _room: room,
+        hold,
+        _room: body_room,
     })
+}
+
+/// Bytes that a piece takes.
+fn num_bytes(piece: &RequestOutput) -> usize {
+    let output = &piece.output;
+    let scores = output.logprobs.iter().chain(&output.prompt_logprobs);
+    let scores = scores.map(|scores| size_of::<TokenLogprobs>() + size_of_val(&*scores.top));
+    piece.text.len() + size_of_val(&*output.token_ids) + scores.sum::<usize>()
 }
 
 /// A body as JSON.

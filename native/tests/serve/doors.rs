@@ -209,6 +209,39 @@ fn what_is_kept_of_bodies_takes_their_room() {
     client.ask("/v1/completions", &long(1));
 }
 
+/// What comes whole is gathered within a room. What finds none is given up, with its tokens, and nothing else is.
+#[test]
+fn whole_answers_have_room_or_are_given_up() {
+    let mut plan = Plan::default();
+    // Room for 64 such answers, as the tokens of one are; their scores would take three times as much.
+    plan.settings.max_body = 512;
+    let scene = Scene::start(plan);
+    let client = scene.client;
+    let scored = |stream: bool| {
+        let mut body = long(400);
+        body["logprobs"] = json!(20);
+        body["stream"] = json!(stream);
+        body
+    };
+    let stream = client.begin("/v1/completions", &scored(true));
+    let refused = client.post("/v1/completions", &scored(false));
+    assert_eq!(refused.status, 413, "{refused:?}");
+    assert_eq!(refused.error()["code"], "asks_too_much");
+    // A stream gathers nothing.
+    let streamed = reply(stream);
+    let pieces = streamed.events().into_iter();
+    let scores = pieces.flat_map(|piece| {
+        piece["choices"][0]["logprobs"]["tokens"]
+            .as_array()
+            .cloned()
+    });
+    assert_eq!(scores.flatten().count(), 400);
+    client.wait_until_free();
+    let asked = client.metric("vllm:generation_tokens_total");
+    assert!(asked < 800.0, "{asked} tokens, of 800 that would be all");
+    client.ask("/v1/completions", &long(400));
+}
+
 /// A model that loads for long keeps nobody longer than a request may take.
 #[test]
 fn every_question_has_its_time() {
