@@ -2,7 +2,7 @@
 //! nobody else does. What has no room is dropped and counted. Knows neither what lines say nor which are written.
 
 use std::collections::VecDeque;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -13,6 +13,9 @@ const ROOM: usize = 1 << 20;
 /// Bytes on top of that, for the few lines that are always said.
 const RESERVE: usize = 64 << 10;
 
+/// Between two tries to write where that would have to be waited for.
+const PAUSE: Duration = Duration::from_millis(10);
+
 #[derive(Debug, Default)]
 struct State {
     lines: VecDeque<Vec<u8>>,
@@ -20,7 +23,7 @@ struct State {
     /// One is taken out and not written yet.
     is_writing: bool,
     dropped: u64,
-    /// Of those that had no room, how many the log does not tell yet.
+    /// How many of them the log does not tell yet.
     untold: u64,
 }
 
@@ -40,15 +43,19 @@ impl LogQueue {
     /// # Errors
     /// The host gives no thread.
     pub fn start(
-        mut sink: impl Write + Send + 'static,
+        sink: impl Write + Send + 'static,
         tell: impl Fn(u64) + Send + 'static,
     ) -> io::Result<Self> {
         let queue = Self(Arc::default());
         let taken = queue.clone();
+        let mut sink = LineSink {
+            sink,
+            is_torn: false,
+        };
         thread::Builder::new().name("log".into()).spawn(move || {
             loop {
                 // Where it cannot be written (its reader has gone, its disk is full), work goes on without it.
-                let is_written = sink.write_all(&taken.next()).is_ok();
+                let is_written = sink.write(&taken.next()).is_ok();
                 let untold = taken.written(is_written);
                 if untold > 0 {
                     tell(untold);
@@ -77,7 +84,10 @@ impl LogQueue {
     fn written(&self, is_written: bool) -> u64 {
         let mut state = self.state();
         state.is_writing = false;
-        state.dropped += u64::from(!is_written);
+        if !is_written {
+            state.dropped += 1;
+            state.untold += 1;
+        }
         let is_roomy = is_written && state.bytes < ROOM / 2;
         let untold = match is_roomy {
             true => std::mem::take(&mut state.untold),
@@ -124,6 +134,42 @@ impl LogQueue {
             .0
             .changed
             .wait_timeout_while(self.state(), most, is_busy);
+    }
+}
+
+/// Where lines are written, each beginning a line of its own whatever became of the one before.
+struct LineSink<W> {
+    sink: W,
+    /// The end of what was written last is missing.
+    is_torn: bool,
+}
+
+impl<W: Write> LineSink<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.is_torn {
+            self.write_piece(b"\n")?;
+            self.is_torn = false;
+        }
+        let mut left = line;
+        while !left.is_empty() {
+            let written = self.write_piece(left)?;
+            left = &left[written..];
+            self.is_torn = !left.is_empty();
+        }
+        Ok(())
+    }
+
+    /// Writes as much as is taken, at least a byte. Who made standard error non-blocking did not mean that lines of it
+    /// are lost.
+    fn write_piece(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.sink.write(bytes) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(PAUSE),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                written => return written,
+            }
+        }
     }
 }
 
@@ -200,5 +246,54 @@ mod tests {
         queue.flush(PATIENCE);
         assert_eq!(queue.dropped(), 4);
         assert!(told.try_recv().is_err());
+    }
+
+    /// A sink that takes so many bytes at a time, or fails so.
+    struct Planned(Vec<Result<usize, ErrorKind>>, Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Planned {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let most = match self.0.is_empty() {
+                true => bytes.len(),
+                false => self.0.remove(0)?,
+            };
+            let taken = &bytes[..bytes.len().min(most)];
+            self.1.lock().unwrap().extend_from_slice(taken);
+            Ok(taken.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_full_disk_tears_one_line_and_what_is_lost_is_told() {
+        let text = Arc::default();
+        // The second line is torn; for the third there is not even room for an end of that.
+        let full = Err(ErrorKind::StorageFull);
+        let plan = vec![Ok(99), Ok(3), full, full, Ok(1), Ok(2), Ok(99)];
+        let (tells, told) = channel();
+        let tell = move |count| tells.send(count).unwrap();
+        let queue = LogQueue::start(Planned(plan, Arc::clone(&text)), tell).unwrap();
+        for line in [b"first\n", b"secnd\n", b"third\n", b"forth\n"] {
+            queue.push(line);
+            queue.flush(PATIENCE);
+        }
+        assert_eq!(*text.lock().unwrap(), b"first\nsec\nforth\n");
+        assert_eq!(told.recv_timeout(PATIENCE), Ok(2));
+        assert_eq!(queue.dropped(), 2);
+    }
+
+    #[test]
+    fn what_would_block_is_waited_for() {
+        let text = Arc::default();
+        let blocks = Err(ErrorKind::WouldBlock);
+        let plan = vec![Ok(2), blocks, Err(ErrorKind::Interrupted), blocks, Ok(1)];
+        let queue = LogQueue::start(Planned(plan, Arc::clone(&text)), |_| {}).unwrap();
+        queue.push(b"first\n");
+        queue.flush(PATIENCE);
+        assert_eq!(*text.lock().unwrap(), b"first\n");
+        assert_eq!(queue.dropped(), 0);
     }
 }

@@ -92,7 +92,7 @@ fn queue() -> anyhow::Result<LogQueue> {
     let tell = |lines| {
         tracing::warn!(
             lines,
-            "lines of the log were dropped: it was not read in time"
+            "lines of the log were dropped: it was not read in time, or could not be written"
         );
     };
     let queue =
