@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, bail};
 use plotters::coord::Shift;
+use plotters::coord::combinators::{BindKeyPoints as _, LogCoord, WithKeyPoints};
 use plotters::prelude::*;
 use plotters::style::register_font;
 
@@ -13,6 +14,9 @@ use crate::whole_file;
 
 /// The name of the one font of labels.
 pub const FONT: &str = "sans-serif";
+
+/// Least distance of two marks of an axis, of its length.
+const LEAST_GAP: f64 = 0.08;
 
 /// What can be drawn.
 pub trait Picture {
@@ -108,6 +112,48 @@ pub fn panel<'a, 'b, B: DrawingBackend>(
     chart
 }
 
+/// An axis of logarithms, with marks whose labels have room.
+pub fn log_axis(least: f64, most: f64) -> WithKeyPoints<LogCoord<f64>> {
+    (least..most)
+        .log_scale()
+        .with_key_points(marks(least, most))
+}
+
+/// Round numbers, each so far from the next that the labels of both have room.
+fn marks(least: f64, most: f64) -> Vec<f64> {
+    let gap = (most / least).ln() * LEAST_GAP;
+    let within = |marks: &mut dyn Iterator<Item = f64>| -> Vec<f64> {
+        marks.filter(|mark| (least..=most).contains(mark)).collect()
+    };
+    let is_roomy = |marks: &Vec<f64>| {
+        let mut pairs = marks.windows(2);
+        pairs.all(|pair| (pair[1] / pair[0]).ln() >= gap)
+    };
+    if most < least * 4.0 {
+        // Hardly other than a plain axis.
+        let size = 10.0_f64.powf((most - least).log10().floor() - 2.0);
+        let steps =
+            (0..).flat_map(|n| [1.0, 2.0, 5.0].map(|digit| digit * 10.0_f64.powi(n) * size));
+        let mut all = steps.map(|step| {
+            let first = (least / step).ceil() as u64;
+            let last = (most / step).floor() as u64;
+            within(&mut (first..=last).map(|n| n as f64 * step))
+        });
+        return all.find(is_roomy).unwrap_or_default();
+    }
+    let decades = || least.log10().floor() as i32..=most.log10().ceil() as i32;
+    let fine = decades().flat_map(|n| [1.0, 2.0, 5.0].map(|digit| digit * 10.0_f64.powi(n)));
+    let fine = within(&mut fine.into_iter());
+    if is_roomy(&fine) {
+        return fine;
+    }
+    let mut coarse = (1..).map(|every| {
+        let some = decades().filter(|n| n % every == 0);
+        within(&mut some.map(|n| 10.0_f64.powi(n)))
+    });
+    coarse.find(is_roomy).unwrap_or_default()
+}
+
 /// A number as an axis needs it: three digits, without noughts behind the point.
 pub fn digits(value: f64) -> String {
     let places = (2 - value.abs().max(1e-9).log10().floor() as i32).clamp(0, 6) as usize;
@@ -121,6 +167,26 @@ pub fn digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn marks_are_round_and_their_labels_have_room() {
+        for (least, most, first) in [
+            (10.2, 13.4, &["10.5", "11", "11.5"][..]),
+            (0.7, 2.2, &["0.8", "1", "1.2"]),
+            (3.0, 60.0, &["5", "10", "20"]),
+            (0.01, 9.0, &["0.01", "0.02", "0.05"]),
+            (0.5, 1e5, &["1", "10", "100"]),
+            (1e-3, 1e18, &["0.01", "1", "100"]),
+        ] {
+            let marks = marks(least, most);
+            let labels: Vec<_> = marks.iter().map(|mark| digits(*mark)).collect();
+            assert_eq!(labels[..3], *first, "{labels:?}");
+            assert!(marks.len() <= 13 && marks.iter().all(|mark| (least..=most).contains(mark)));
+            let gaps = marks.windows(2).map(|pair| (pair[1] / pair[0]).ln());
+            let whole = (most / least).ln();
+            assert!(gaps.fold(whole, f64::min) >= whole / 12.5, "{labels:?}");
+        }
+    }
 
     #[test]
     fn labels_have_the_digits_that_tell_them_apart() {

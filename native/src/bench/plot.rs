@@ -9,7 +9,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::ceilings::Product;
 use super::figures::Figures;
 use crate::marks::{Mark, Sample, legend};
-use crate::picture::{FONT, Picture, digits, panel};
+use crate::picture::{FONT, Picture, digits, log_axis, panel};
 
 /// Figures as a picture.
 pub struct Roofline<'a>(pub &'a Figures);
@@ -82,8 +82,8 @@ impl Roofline<'_> {
         let (area, beside) = area.split_horizontally(SIZE.0 - LEGEND);
         let title = format!("Under the roof: {}", f.device);
         let mut chart = panel(&area).caption(title, (FONT, 18)).build_cartesian_2d(
-            (least..most).log_scale(),
-            (slowest / 2e9..peak * 2.5 / 1e9).log_scale(),
+            log_axis(least, most),
+            log_axis(slowest / 2e9, peak * 2.5 / 1e9),
         )?;
         chart
             .configure_mesh()

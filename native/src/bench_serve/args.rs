@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::lengths::Lengths;
+use super::load::MAX_UNDER_WAY;
 use crate::slo_args::positive;
 
 /// Shown after the help.
@@ -15,15 +16,22 @@ Examples:
     --tpot-slo-ms 50 --json
   twoclock bench-serve --base-url http://127.0.0.1:8000 --shared-prefix 0.8 --prefix-groups 4
   twoclock bench-serve --base-url http://127.0.0.1:8000 --trace trace.jsonl --plot load.svg
+  twoclock bench-serve --base-url http://127.0.0.1:8000 --request-rate 20 --concurrency 64
 
 Lengths are N or fixed:N, uniform:A:B, lognormal:MEDIAN:SIGMA[:MAX] or choice:A,B,C; of prompts in \
 words, or in tokens with --token-ids; of answers the most tokens they may have. A trace is as \
-simulate takes it: a file with a JSON object a line, or sharegpt-like, alpaca-like, azure-like, \
-orca-like.
+simulate takes it: sharegpt-like, alpaca-like, azure-like, orca-like, or a file with a JSON object \
+a line, in the order of their times:
+  {\"arrival_s\":0.5,\"prompt_tokens\":90,\"output_tokens\":30,\"prefix_group\":1,\"prefix_tokens\":40}
+  arrival_s      when it comes, seconds from the start
+  prompt_tokens, output_tokens
+                 length of its prompt, and the most of its answer
+  prefix_group, prefix_tokens
+                 may be left out: prompts of one group begin alike for so many tokens
 
 What the figures are (names of --json; all times in ms):
   ttft_ms   from when a request was due to its first token: with a rate or a trace that is its time,
-            also where the machine that sends was late
+            also where the machine that sends was late or --concurrency held it back
   tpot_ms   from the first token to the last, over the tokens after the first
   itl_ms    between two pieces of one answer
   e2e_ms    from when a request was due to its last token
@@ -33,7 +41,8 @@ What the figures are (names of --json; all times in ms):
   goodput_request_s, goodput_output_tok_s, slo_attainment
             of the requests that kept the times to keep, all of those that were answered where there
             are none; a request that failed kept none
-A key is read from OPENAI_API_KEY or a file, never from the command line. Proxies are not used. \
+A key is read from OPENAI_API_KEY or a file, never from the command line; of a file that serve takes \
+it is the first. Proxies are not used. \
 The exit status is not 0 where a request failed.";
 
 /// Where requests go.
@@ -63,11 +72,11 @@ pub struct BenchServeArgs {
     /// Requests sent one by one first, and not counted.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub warmup: usize,
-    /// Requests under way at any time: the next one goes when one is answered.
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = concurrency, conflicts_with_all = ["request_rate", "trace"])]
-    pub concurrency: usize,
-    /// Requests a second, coming as a Poisson process, however many are under way; a trace is stretched
-    /// to it.
+    /// Requests under way at any time: the next one goes when one is answered [default: 1]. Of a rate or a trace the
+    /// most that may be, beyond which requests go late [default: 4096].
+    #[arg(long, value_name = "N", value_parser = concurrency)]
+    pub concurrency: Option<usize>,
+    /// Requests a second, coming as a Poisson process; a trace is stretched to it.
     #[arg(long, value_name = "R", value_parser = positive)]
     pub request_rate: Option<f64>,
     /// Lengths and times of requests.
@@ -106,7 +115,7 @@ pub struct BenchServeArgs {
     /// Longest that a request may take, seconds.
     #[arg(long, default_value_t = 600.0, value_name = "S", value_parser = positive)]
     pub timeout: f64,
-    /// File with the key to send.
+    /// File whose first key is sent: one a line, as serve takes it.
     #[arg(long, value_name = "FILE")]
     pub api_key_file: Option<PathBuf>,
     /// Print one JSON object instead of a table.
@@ -126,7 +135,7 @@ fn count(text: &str) -> Result<usize, String> {
 
 fn concurrency(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(count @ 1..=4096) => Ok(count),
+        Ok(count @ 1..=MAX_UNDER_WAY) => Ok(count),
         _ => Err("it must be a whole number from 1 to 4096".to_owned()),
     }
 }

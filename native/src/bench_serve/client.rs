@@ -3,6 +3,8 @@
 //! reads on a thread each tell when bytes came, and need no runtime). Knows no statistics.
 
 use std::io::{BufReader, ErrorKind, Read};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
@@ -11,11 +13,17 @@ use ureq::{Agent, http};
 use url::Url;
 
 use super::args::{BenchServeArgs, Endpoint};
+use super::events::Events;
 use super::stream::{Streamed, shown};
 use super::workload::Job;
 
 /// Longest answer that is read as a whole, bytes.
 const MAX_BODY: u64 = 16 << 20;
+
+/// Longest time that the end of a connection's answer is waited for.
+const MAX_REST: Duration = Duration::from_secs(1);
+/// Stack of the thread that waits, bytes.
+const STACK: usize = 256 << 10;
 
 /// The server.
 #[derive(Debug)]
@@ -179,14 +187,36 @@ impl Client {
             request = request.header("Authorization", key);
         }
         let response = request.send(self.body(job).to_string());
-        let response = response.map_err(|e| e.to_string())?;
+        let response = response.map_err(|e| shown(e.to_string().as_bytes()))?;
         let status = response.status();
         let reader = response.into_body().into_reader();
         if status != http::StatusCode::OK {
             let said = whole(reader).map_or_else(|e| e.to_string(), |body| shown(&body));
             return Err(format!("HTTP {}: {said}", status.as_u16()));
         }
-        Streamed::read(BufReader::new(reader), Instant::now)
+        let mut events = Events::new(BufReader::new(reader));
+        let answer = Streamed::read(&mut events, Instant::now);
+        if answer.is_ok() {
+            read_rest(events.into_rest());
+        }
+        answer
+    }
+}
+
+/// Reads what follows an answer, so that the connection can be used again. A server may leave it open and silent, which
+/// is not waited for.
+fn read_rest(mut rest: impl Read + Send + 'static) {
+    let (tells, is_read) = mpsc::channel();
+    let read = move || {
+        let began = Instant::now();
+        let mut bytes = [0; 4096];
+        while began.elapsed() < MAX_REST && rest.read(&mut bytes).is_ok_and(|read| read > 0) {}
+        // Back among those that are kept, if it ended, before the next request looks for one.
+        drop(rest);
+        let _ = tells.send(());
+    };
+    if thread::Builder::new().stack_size(STACK).spawn(read).is_ok() {
+        let _ = is_read.recv_timeout(MAX_REST);
     }
 }
 
@@ -194,4 +224,26 @@ fn whole(reader: impl Read) -> std::io::Result<Vec<u8>> {
     let mut body = Vec::new();
     reader.take(MAX_BODY).read_to_end(&mut body)?;
     Ok(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_stays_open_and_silent_is_not_waited_for() {
+        /// Says nothing until its other end is gone.
+        struct Silent(mpsc::Receiver<()>);
+
+        impl Read for Silent {
+            fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+                let _ = self.0.recv();
+                Ok(0)
+            }
+        }
+
+        let (stays, is_open) = mpsc::channel();
+        read_rest(Silent(is_open));
+        drop(stays);
+    }
 }

@@ -1,16 +1,16 @@
 //! Sends the requests of a run: so many at a time, or each at its time. Owns the threads; knows no
 //! protocol and no statistics.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::stream::Streamed;
 use super::workload::Job;
 
-/// Most requests under way where they come at their times: one thread each.
-const MAX_UNDER_WAY: usize = 4096;
+/// Most requests that can be under way: one thread each.
+pub const MAX_UNDER_WAY: usize = 4096;
 /// Stack of such a thread, bytes.
 const STACK: usize = 256 << 10;
 /// Between two looks whether to stop, while a request's time has not come.
@@ -72,57 +72,77 @@ pub fn closed(
     }
 }
 
-/// Sends each request at its time, however many are under way.
+/// Sends each request at its time, but where `most` are under way, as soon as there are fewer; their times go on from
+/// when they were due.
 pub fn open(
     jobs: &[Job],
+    most: usize,
     send: impl Fn(&Job) -> Result<Streamed, String> + Sync,
     stop: impl Fn() -> bool + Sync,
 ) -> Run {
     let start = Instant::now();
-    let under_way = AtomicUsize::new(0);
+    let under_way = UnderWay::default();
     let records = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for (index, job) in jobs.iter().enumerate() {
             let due = start + Duration::from_secs_f64(job.due.unwrap_or(0.0));
-            // Past the most, requests wait for a thread; their times go on from when they were due.
             loop {
-                let left = due.saturating_duration_since(Instant::now());
-                let is_full = under_way.load(Ordering::Relaxed) >= MAX_UNDER_WAY;
                 if stop() {
                     return;
                 }
-                match (left.is_zero(), is_full) {
-                    (true, false) => break,
-                    (true, true) => thread::sleep(Duration::from_millis(1)),
-                    _ => thread::sleep(left.min(NAP)),
+                let left = due.saturating_duration_since(Instant::now());
+                if left.is_zero() && under_way.begin(most, NAP) {
+                    break;
                 }
+                thread::sleep(left.min(NAP));
             }
-            under_way.fetch_add(1, Ordering::Relaxed);
             let (records, send, under_way) = (&records, &send, &under_way);
             let worker = move || {
                 push(records, index, record(due, job, send));
-                under_way.fetch_sub(1, Ordering::Relaxed);
+                under_way.end();
             };
             let builder = thread::Builder::new().stack_size(STACK);
             if let Err(error) = builder.spawn_scoped(scope, worker) {
-                under_way.fetch_sub(1, Ordering::Relaxed);
-                let answer = Err(format!("no thread to send it: {error}"));
-                let end = Instant::now();
-                push(
-                    records,
-                    index,
-                    Record {
-                        start: due,
-                        end,
-                        answer,
-                    },
-                );
+                under_way.end();
+                let failed = Record {
+                    start: due,
+                    end: Instant::now(),
+                    answer: Err(format!("no thread to send it: {error}")),
+                };
+                push(records, index, failed);
             }
         }
     });
     Run {
         start,
         records: in_order(records),
+    }
+}
+
+/// Requests under way.
+#[derive(Default)]
+struct UnderWay {
+    count: Mutex<usize>,
+    ended: Condvar,
+}
+
+impl UnderWay {
+    /// One more, if there are fewer than `most`, or are soon.
+    fn begin(&self, most: usize, patience: Duration) -> bool {
+        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = |count: &mut usize| *count >= most;
+        let waited = self.ended.wait_timeout_while(count, patience, is_full);
+        let (mut count, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if !waited.timed_out() {
+            *count += 1;
+        }
+        !waited.timed_out()
+    }
+
+    /// One fewer.
+    fn end(&self) {
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.ended.notify_one();
     }
 }
 
@@ -142,15 +162,13 @@ fn record(start: Instant, job: &Job, send: &impl Fn(&Job) -> Result<Streamed, St
 type Numbered = Mutex<Vec<(usize, Record)>>;
 
 fn push(records: &Numbered, index: usize, record: Record) {
-    let mut records = records
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut records = records.lock().unwrap_or_else(PoisonError::into_inner);
     records.push((index, record));
 }
 
 fn in_order(records: Numbered) -> Vec<Record> {
     let records = records.into_inner();
-    let mut records = records.unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut records = records.unwrap_or_else(PoisonError::into_inner);
     records.sort_by_key(|(index, _)| *index);
     records.into_iter().map(|(_, record)| record).collect()
 }
@@ -201,7 +219,7 @@ mod tests {
     #[test]
     fn an_open_loop_sends_each_at_its_time_and_stops_when_told() {
         let (now, most) = Default::default();
-        let run = open(&jobs(6, |_| Some(0.03)), send(&now, &most), || false);
+        let run = open(&jobs(6, |_| Some(0.03)), 99, send(&now, &most), || false);
         assert!(most.into_inner() > 3);
         for record in &run.records {
             assert_eq!(record.start - run.start, Duration::from_secs_f64(0.03));
@@ -218,7 +236,17 @@ mod tests {
             first(job)
         };
         let due = |n| Some(n as f64 * 60.0);
-        let run = open(&jobs(3, due), stopping, || stop.load(Ordering::SeqCst));
+        let run = open(&jobs(3, due), 99, stopping, || stop.load(Ordering::SeqCst));
         assert_eq!(said(&run), ["0"]);
+    }
+
+    #[test]
+    fn past_the_most_under_way_requests_are_late_and_count_as_due() {
+        let (now, most) = Default::default();
+        let run = open(&jobs(6, |_| Some(0.0)), 2, send(&now, &most), || false);
+        assert_eq!(most.into_inner(), 2);
+        assert!(run.records.iter().all(|record| record.start == run.start));
+        let last = run.records.iter().map(|record| record.end).max();
+        assert!(last.unwrap() - run.start >= Duration::from_millis(60));
     }
 }

@@ -3,14 +3,16 @@
 
 pub mod args;
 pub mod client;
+pub mod events;
 pub mod lengths;
 pub mod load;
 pub mod plot;
 pub mod stream;
 pub mod summary;
+pub mod times;
 pub mod workload;
 
-use std::fs;
+use std::env;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::{Context, bail};
@@ -19,6 +21,7 @@ use serde_json::json;
 use crate::interrupt;
 use crate::picture;
 use crate::report::Reporter;
+use crate::serve::auth;
 use args::{BenchServeArgs, Endpoint};
 use client::Client;
 use plot::Plot;
@@ -26,8 +29,6 @@ use summary::{Asked, Summary};
 
 /// Longest sequence where a server does not say it.
 const USUAL_CONTEXT: usize = 4096;
-/// Longest file with a key, bytes.
-const MAX_KEY: u64 = 4096;
 
 /// Sends the load and gives what it came to, and whether every request was answered.
 ///
@@ -76,8 +77,13 @@ pub fn run(
     };
     let is_open = args.request_rate.is_some() || args.trace.is_some();
     let run = match is_open {
-        true => load::open(&jobs, send, stop),
-        false => load::closed(&jobs, args.concurrency, send, stop),
+        true => load::open(
+            &jobs,
+            args.concurrency.unwrap_or(load::MAX_UNDER_WAY),
+            send,
+            stop,
+        ),
+        false => load::closed(&jobs, args.concurrency.unwrap_or(1), send, stop),
     };
     bar.finish_and_clear();
     if stopped.load(Ordering::Relaxed) {
@@ -87,13 +93,16 @@ pub fn run(
         base_url: args.base_url.clone(),
         model: client.model().to_owned(),
         load: match (&args.trace, args.request_rate) {
-            (Some(trace), rate) => json!({"trace": trace, "rate": rate}),
-            (None, Some(rate)) => json!({"rate": rate}),
-            (None, None) => json!({"concurrency": args.concurrency}),
+            (Some(trace), rate) => {
+                json!({"trace": trace, "rate": rate, "concurrency": args.concurrency})
+            }
+            (None, Some(rate)) => json!({"rate": rate, "concurrency": args.concurrency}),
+            (None, None) => json!({"concurrency": args.concurrency.unwrap_or(1)}),
         },
         ttft_slo_ms: args.ttft_slo_ms,
         tpot_slo_ms: args.tpot_slo_ms,
         seed: args.seed,
+        requests: jobs.len(),
     };
     let summary = Summary::of(&run, asked);
     if let Some(path) = &args.plot {
@@ -116,18 +125,8 @@ pub fn run(
 /// The key to send, if any.
 fn key(args: &BenchServeArgs) -> anyhow::Result<Option<String>> {
     let key = match &args.api_key_file {
-        Some(path) => {
-            let unread = || format!("{} cannot be read", path.display());
-            let length = fs::metadata(path).with_context(unread)?.len();
-            if length > MAX_KEY {
-                bail!(
-                    "{} is no file with a key: it has {length} bytes",
-                    path.display()
-                );
-            }
-            Some(fs::read_to_string(path).with_context(unread)?)
-        }
-        None => std::env::var("OPENAI_API_KEY").ok(),
+        Some(path) => Some(auth::first_key(path)?),
+        None => env::var("OPENAI_API_KEY").ok(),
     };
     let key = key
         .map(|key| key.trim().to_owned())

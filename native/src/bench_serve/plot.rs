@@ -4,9 +4,10 @@ use anyhow::anyhow;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::summary::{Summary, Times};
+use super::summary::Summary;
+use super::times::Times;
 use crate::marks::{Mark, Sample, legend};
-use crate::picture::{FONT, Picture, digits, panel};
+use crate::picture::{FONT, Picture, digits, log_axis, panel};
 
 /// Pixels of a panel, and of the legend beside it.
 const PANEL: (u32, u32) = (960, 420);
@@ -69,7 +70,7 @@ impl Plot<'_> {
         let (area, beside) = area.split_horizontally(PANEL.0 - LEGEND);
         let mut chart = panel(&area)
             .caption("Times of requests", (FONT, 18))
-            .build_cartesian_2d((least..most).log_scale(), 0.0..1.0)?;
+            .build_cartesian_2d(log_axis(least, most), 0.0..1.0)?;
         chart
             .configure_mesh()
             .light_line_style(WHITE)

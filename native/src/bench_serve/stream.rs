@@ -1,15 +1,13 @@
 //! A streamed answer as it comes over the wire: when its tokens came, and what the server said of them.
 //! Knows no connection.
 
-use std::io::{BufRead, Read};
+use std::io::BufRead;
 use std::time::Instant;
 
 use serde_json::Value;
 
+use super::events::Events;
 use crate::output;
-
-/// Longest line taken, bytes.
-const MAX_LINE: u64 = 16 << 20;
 
 /// An answer.
 #[derive(Clone, Debug, Default)]
@@ -27,39 +25,31 @@ pub struct Streamed {
 }
 
 impl Streamed {
-    /// Reads the events of a body up to its end.
+    /// Reads the events of a body up to `[DONE]`.
     ///
     /// # Errors
     /// In one line: the connection's, an error that the server tells, or what is no event.
-    pub fn read(body: impl BufRead, now: impl Fn() -> Instant) -> Result<Self, String> {
-        let mut body = body;
+    pub fn read<R: BufRead>(
+        events: &mut Events<R>,
+        now: impl Fn() -> Instant,
+    ) -> Result<Self, String> {
         let mut answer = Self::default();
-        let mut line = Vec::new();
         loop {
-            line.clear();
-            let mut bounded = (&mut body).take(MAX_LINE);
-            let read = bounded.read_until(b'\n', &mut line);
-            let length = read.map_err(|e| format!("the answer broke off: {e}"))?;
-            if length as u64 == MAX_LINE {
-                return Err(format!(
-                    "a line of the answer has more than {MAX_LINE} bytes"
-                ));
-            }
-            let Some(data) = data(&line) else {
-                match length {
-                    0 => return Err("the answer ended without [DONE]".to_owned()),
-                    _ => continue,
-                }
-            };
+            let data = events
+                .next_data()
+                .map_err(|e| shown(e.to_string().as_bytes()))?;
+            let data = data.ok_or("the answer ended without [DONE]")?;
+            let data = data.trim_ascii();
             if data == b"[DONE]" {
-                // What follows is read so that the connection can be used again.
-                let rest = std::io::copy(&mut (&mut body).take(MAX_LINE), &mut std::io::sink());
-                return match (rest, answer.times.is_empty()) {
-                    (_, true) => Err("there was no token in the answer".to_owned()),
-                    _ => Ok(answer),
+                return match answer.times.is_empty() {
+                    true => Err("there was no token in the answer".to_owned()),
+                    false => Ok(answer),
                 };
             }
-            answer.take(data, &now)?;
+            // Some fill their silence with events of none.
+            if !data.is_empty() {
+                answer.take(data, &now)?;
+            }
         }
     }
 
@@ -74,11 +64,10 @@ impl Streamed {
             ));
         }
         if let Some(usage) = event.get("usage").filter(|usage| usage.is_object()) {
-            let count = |value: &Value| value.as_u64().map(|n| n as usize);
-            self.prompt_tokens = usage.get("prompt_tokens").and_then(count);
-            self.completion_tokens = usage.get("completion_tokens").and_then(count);
             let details = usage.get("prompt_tokens_details");
-            self.cached_tokens = details.and_then(|d| d.get("cached_tokens")).and_then(count);
+            self.prompt_tokens = count("prompt_tokens", usage)?;
+            self.completion_tokens = count("completion_tokens", usage)?;
+            self.cached_tokens = details.map_or(Ok(None), |of| count("cached_tokens", of))?;
         }
         for choice in event
             .get("choices")
@@ -113,19 +102,27 @@ impl Streamed {
     }
 }
 
-/// What an event's line says.
-fn data(line: &[u8]) -> Option<&[u8]> {
-    let data = line.strip_prefix(b"data:")?;
-    Some(data.trim_ascii())
+/// How many tokens a server counts, where it does.
+fn count(name: &str, usage: &Value) -> Result<Option<usize>, String> {
+    let told = usage.get(name).and_then(Value::as_u64);
+    match told.map(u32::try_from) {
+        None => Ok(None),
+        Some(Ok(tokens)) => Ok(Some(tokens as usize)),
+        Some(Err(_)) => Err(format!(
+            "the usage is none: {name} is {}, which no request can have",
+            told.unwrap_or_default()
+        )),
+    }
 }
 
 /// As an error repeats it.
 pub(super) fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    output::beginning(&text)
+    let words: Vec<_> = output::beginning(&text)
         .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
+        .map(str::to_owned)
+        .collect();
+    output::one_line(&words.join(" "))
 }
 
 #[cfg(test)]
@@ -133,7 +130,7 @@ mod tests {
     use super::*;
 
     fn read(body: &str) -> Result<Streamed, String> {
-        Streamed::read(body.as_bytes(), Instant::now)
+        Streamed::read(&mut Events::new(body.as_bytes()), Instant::now)
     }
 
     #[test]
@@ -157,10 +154,10 @@ mod tests {
         );
         assert_eq!(answer.finish_reason.as_deref(), Some("length"));
         let chat = read(
-            "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\
-             data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\
-             data: {\"choices\":[{\"delta\":{\"tool_calls\":[{}]}}]}\n\
-             data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\ndata: [DONE]\n",
+            "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n\
+             data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n\
+             data: {\"choices\":[{\"delta\":{\"tool_calls\":[{}]}}]}\n\n\
+             data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
         )
         .unwrap();
         assert_eq!(chat.times.len(), 2);
@@ -170,16 +167,29 @@ mod tests {
     fn what_is_no_answer_is_told() {
         for (body, because) in [
             ("", "without [DONE]"),
-            ("data: {\"choices\":[{\"text\":\"a\"}]}\n", "without [DONE]"),
-            ("data: {\"choices\":[{\"text\":\"a\"", "no JSON"),
-            ("data: [DONE]\n", "no token"),
             (
-                "data: {\"error\":{\"message\":\"the device is lost\"}}\n",
+                "data: {\"choices\":[{\"text\":\"a\"}]}\n\n",
+                "without [DONE]",
+            ),
+            ("data: {\"choices\":[{\"text\":\"a\"\n\n", "no JSON"),
+            ("data: [DONE]\n\n", "no token"),
+            (
+                "data: {\"error\":{\"message\":\"the device is lost\"}}\n\n",
                 "the device is lost",
+            ),
+            (
+                "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":18446744073709551615}}\n\n",
+                "prompt_tokens is 18446744073709551615",
+            ),
+            ("data: \u{1b}[2J\u{9b}5m\n\n", "\\u{1b}[2J\\u{9b}5m"),
+            (
+                "data: {\"error\":\"\\u001b[2J\\u009b\"}\n\n",
+                "\\u001b[2J\\u{9b}",
             ),
         ] {
             let said = read(body).unwrap_err();
             assert!(said.contains(because), "{said}");
+            assert!(!said.contains(char::is_control), "{said:?}");
         }
     }
 }

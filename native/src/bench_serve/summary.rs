@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::load::{Record, Run};
+use super::times::{Times, rounded};
+use crate::output;
 use crate::picture::digits;
 
 /// Different errors that are told.
@@ -27,57 +29,8 @@ pub struct Asked {
     pub tpot_slo_ms: Option<f64>,
     /// Of all that was drawn.
     pub seed: u64,
-}
-
-/// Times of one kind, ms, ascending.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Times(pub Vec<f64>);
-
-impl Times {
-    fn new(times: impl Iterator<Item = f64>) -> Self {
-        let mut times: Vec<f64> = times.collect();
-        times.sort_by(f64::total_cmp);
-        Self(times)
-    }
-
-    /// A quantile, between two times in the ratio of their ranks.
-    pub fn quantile(&self, q: f64) -> Option<f64> {
-        let rank = self.0.len().checked_sub(1)? as f64 * q;
-        let low = rank as usize;
-        let high = (low + 1).min(self.0.len() - 1);
-        Some(self.0[low] + (self.0[high] - self.0[low]) * (rank - low as f64))
-    }
-
-    fn mean(&self) -> Option<f64> {
-        let n = self.0.len();
-        (n > 0).then(|| self.0.iter().sum::<f64>() / n as f64)
-    }
-
-    /// Mean, quantiles and the most.
-    fn figures(&self) -> [(&'static str, Option<f64>); 6] {
-        [
-            ("mean", self.mean()),
-            ("p50", self.quantile(0.5)),
-            ("p90", self.quantile(0.9)),
-            ("p95", self.quantile(0.95)),
-            ("p99", self.quantile(0.99)),
-            ("max", self.0.last().copied()),
-        ]
-    }
-
-    fn as_json(&self) -> Value {
-        if self.0.is_empty() {
-            return Value::Null;
-        }
-        let figures = self.figures();
-        let figures = figures.map(|(name, time)| (name.to_owned(), json!(time.map(rounded))));
-        Value::Object(figures.into_iter().collect())
-    }
-}
-
-/// To a thousandth.
-fn rounded(value: f64) -> f64 {
-    (value * 1e3).round() / 1e3
+    /// Requests, also those that were not sent as the run was stopped.
+    pub requests: usize,
 }
 
 /// A run's figures.
@@ -196,6 +149,11 @@ impl Summary {
         }
     }
 
+    /// Requests that were not sent, as the run was stopped.
+    fn unsent(&self) -> usize {
+        self.asked.requests.saturating_sub(self.requests)
+    }
+
     fn rate(&self, count: usize) -> f64 {
         rounded(count as f64 / self.wall)
     }
@@ -220,6 +178,7 @@ impl Summary {
             "requests": self.requests,
             "ok": self.requests - self.failed,
             "failed": self.failed,
+            "unsent": self.unsent(),
             "wall_s": rounded(self.wall),
             "prompt_tokens": self.prompt_tokens,
             "cached_prompt_tokens": self.cached_tokens,
@@ -249,8 +208,16 @@ impl Summary {
             "{answered} of {} requests answered in {} s by {}",
             self.requests,
             digits(self.wall),
-            self.asked.model
+            output::one_line(&self.asked.model)
         );
+        if self.unsent() > 0 {
+            let _ = writeln!(
+                text,
+                "stopped: {} of the {} asked for were not sent",
+                self.unsent(),
+                self.asked.requests
+            );
+        }
         let _ = writeln!(
             text,
             "\n{:<10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}",
@@ -346,6 +313,7 @@ mod tests {
             ttft_slo_ms: Some(200.0),
             tpot_slo_ms: Some(100.0),
             seed: 1,
+            requests: 100,
         };
         let summary = Summary::of(&run, asked);
         let json = summary.as_json();
@@ -367,10 +335,12 @@ mod tests {
         assert_eq!(json["slo_attainment"], 0.333);
         assert_eq!(json["cached_prompt_tokens"], 8);
         assert_eq!(json["finish"], json!({"length": 2}));
+        assert_eq!(json["unsent"], 97);
         assert_eq!(json["errors"], json!(["HTTP 429"]));
         let table = summary.table();
         for part in [
             "2 of 3 requests",
+            "97 of the 100 asked for were not sent",
             "TTFT",
             "1 of 3 kept the times",
             "HTTP 429",
@@ -392,6 +362,7 @@ mod tests {
             ttft_slo_ms: None,
             tpot_slo_ms: None,
             seed: 0,
+            requests: 0,
         };
         let json = Summary::of(&run, asked).as_json();
         assert!(json["ttft_ms"].is_null() && json["slo_attainment"].is_null());

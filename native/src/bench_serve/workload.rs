@@ -226,7 +226,7 @@ mod tests {
     fn what_cannot_be_meant_is_refused() {
         for bad in [
             &["--requests", "0"][..],
-            &["--concurrency", "2", "--request-rate", "1"],
+            &["--concurrency", "4097"],
             &["--shared-prefix", "1.5"],
             &["--token-ids", "9..5"],
             &["--prompt-len", "long"],

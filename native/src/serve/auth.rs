@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -215,12 +215,29 @@ fn keys(text: &str) -> anyhow::Result<Vec<(&str, String)>> {
     Ok(keys)
 }
 
+/// The first key of a file such as a server takes, for who asks one.
+///
+/// # Errors
+/// As of such a file.
+pub fn first_key(file: &Path) -> anyhow::Result<String> {
+    let text = read_text(file).context("--api-key-file")?;
+    let keys = keys(&text).with_context(|| format!("--api-key-file {}", file.display()))?;
+    match keys.first() {
+        Some((key, _)) => Ok((*key).to_owned()),
+        None => Err(no_key(file)),
+    }
+}
+
+fn no_key(file: &Path) -> anyhow::Error {
+    anyhow!("{} holds no key: give one a line", file.display())
+}
+
 /// The keys of a file, one a line.
 fn read(file: &Path) -> anyhow::Result<Arc<[Key]>> {
     let text = read_text(file).context("--api-key-file")?;
     let keys = keys(&text).with_context(|| format!("--api-key-file {}", file.display()))?;
     if keys.is_empty() {
-        bail!("{} holds no key: give one a line", file.display());
+        return Err(no_key(file));
     }
     #[cfg(unix)]
     if let Ok(metadata) = std::fs::metadata(file) {
@@ -282,6 +299,17 @@ mod tests {
         let nobody_asks = ApiKeys::default().admit(&HeaderMap::new());
         assert_eq!(nobody_asks, Some(Sender::Anyone));
         assert_eq!(format!("{keys:?}"), "2 keys");
+    }
+
+    #[test]
+    fn who_asks_a_server_reads_the_first_key_of_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("keys");
+        std::fs::write(&file, "# of the week\nalpha ann\nbeta\n").unwrap();
+        assert_eq!(first_key(&file).unwrap(), "alpha");
+        std::fs::write(&file, "# none\n").unwrap();
+        let said = first_key(&file).unwrap_err().to_string();
+        assert!(said.contains("holds no key"), "{said}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use twoclock_core::sched::{Hardware, Regime};
 use super::run::{Outcome, Step};
 use super::summary::Summary;
 use crate::marks::{Mark, Sample, legend};
-use crate::picture::{self, FONT, Picture, digits, panel};
+use crate::picture::{self, FONT, Picture, digits, log_axis, panel};
 
 /// Pixels of a panel, and of the legend in it.
 const PANEL: (u32, u32) = (960, 480);
@@ -93,7 +93,7 @@ impl Plot<'_> {
         // Logarithms: one slow policy leaves the others their differences.
         let mut chart = panel(&area)
             .caption(format!("Latency by rate: {}", self.title), (FONT, 20))
-            .build_cartesian_2d(0.0..most_rate * 1.05, (least / 1.3..most * 1.3).log_scale())?;
+            .build_cartesian_2d(0.0..most_rate * 1.05, log_axis(least / 1.3, most * 1.3))?;
         chart
             .configure_mesh()
             .light_line_style(WHITE)
@@ -131,8 +131,8 @@ impl Plot<'_> {
         let mut chart = panel(&area)
             .caption(self.named("Steps under the roof"), (FONT, 20))
             .build_cartesian_2d(
-                (least..most).log_scale(),
-                (low / 1e12..peak * 2.5 / 1e12).log_scale(),
+                log_axis(least, most),
+                log_axis(low / 1e12, peak * 2.5 / 1e12),
             )?;
         chart
             .configure_mesh()
