@@ -77,7 +77,7 @@ pub struct PlaceArgs {
     /// Port to listen at; 0 is any that is free, which is said.
     #[arg(long, default_value_t = 8000)]
     pub port: u16,
-    /// File with the keys that are let in, one a line; behind a key its owner's name may stand, which the log then has.
+    /// File with the keys that are let in, one a line; behind a key # OWNER may stand, whom the log names.
     /// # begins a comment. Read at the start and at each SIGHUP.
     /// Without it the key is that in `TWOCLOCK_API_KEY`, if it is set.
     #[arg(long, value_name = "FILE")]

@@ -198,7 +198,14 @@ fn keys(text: &str) -> anyhow::Result<Vec<(&str, String)>> {
             continue;
         }
         let (key, owner) = line.split_once([' ', '\t']).unwrap_or((line, ""));
-        let owner = owner.trim_start_matches([' ', '\t', '#']);
+        let owner = owner.trim_start();
+        // A key in the place of a name would be told in the log.
+        if !owner.is_empty() && !owner.starts_with('#') {
+            bail!(
+                "line {number} has more than a key, which has no spaces: whose it is may follow as # OWNER"
+            );
+        }
+        let owner = owner.trim_start_matches('#').trim_start();
         if owner.chars().count() > LONGEST_OWNER {
             bail!(
                 "line {number} has more than {LONGEST_OWNER} characters behind its key, where a short name may stand"
@@ -305,7 +312,7 @@ mod tests {
     fn who_asks_a_server_reads_the_first_key_of_its_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("keys");
-        std::fs::write(&file, "# of the week\nalpha ann\nbeta\n").unwrap();
+        std::fs::write(&file, "# of the week\nalpha # ann\nbeta\n").unwrap();
         assert_eq!(first_key(&file).unwrap(), "alpha");
         std::fs::write(&file, "# none\n").unwrap();
         let said = first_key(&file).unwrap_err().to_string();
@@ -320,7 +327,7 @@ mod tests {
             ("alpha\r\n\r\n beta \r\n", ["1", "3"]),
             ("\u{feff}# of\tthe week\r\nalpha\r\nbeta\r", ["2", "3"]),
             (
-                "alpha ann\nbeta\t # bob the builder\n",
+                "alpha #ann\nbeta\t # bob the builder\n",
                 ["ann", "bob the builder"],
             ),
             ("alpha #\nbeta#1", ["1", "2"]),
@@ -348,6 +355,7 @@ mod tests {
                 "line 3 has a control character (U+000B)",
             ),
             ("alpha\u{7f}\n", "line 1 has a control character (U+007F)"),
+            ("# two\nann beta-alpha\n", "line 2 has more than a key"),
         ] {
             let said = keys(text).unwrap_err().to_string();
             assert!(said.starts_with(told), "{said}");
@@ -368,7 +376,7 @@ mod tests {
             assert_eq!(known, owners.map(owner));
         };
         are(["2", "4", ""]);
-        write("beta ann\ngamma\n");
+        write("beta # ann\ngamma\n");
         are(["2", "4", ""]);
         keys.reread();
         are(["", "ann", "2"]);

@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
@@ -170,10 +171,15 @@ where
     let (mut leave, mut connection) = (pin!(leave), pin!(connection));
     let mut leaves = false;
     poll_fn(|cx| {
-        if !leaves && leave.as_mut().poll(cx).is_ready() {
-            leaves = true;
-            connection.as_mut().graceful_shutdown();
+        // First what has come: a request that is there is answered.
+        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+            return Poll::Ready(ended);
         }
+        if leaves || leave.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        leaves = true;
+        connection.as_mut().graceful_shutdown();
         connection.as_mut().poll(cx)
     })
     .await

@@ -148,7 +148,8 @@ fn endpoint(source: &str, address: &str, is_base: bool) -> anyhow::Result<Url> {
     let url = Url::parse(address).ok();
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     let Some(mut url) = url else {
-        bail!("{source} {address:?} is no URL: it is like http://localhost:4318");
+        // It may hold a password, and is not repeated.
+        bail!("{source} is no URL: it is like http://localhost:4318");
     };
     if !is_base {
         return Ok(url);
