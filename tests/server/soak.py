@@ -125,12 +125,11 @@ async def main():
     start = time.monotonic()
     end = start + arguments.seconds
     clients = [asyncio.create_task(client(expected, end)) for _ in range(arguments.clients)]
-    sizes = []
+    # Of each look when it was, in seconds, and the process's size then.
+    looks = []
     while time.monotonic() < end:
         await asyncio.sleep(min(5, arguments.seconds / 20))
-        # A third of the time is for it to grow to its size.
-        if time.monotonic() - start > arguments.seconds / 3:
-            sizes.append(resident())
+        looks.append((time.monotonic() - start, resident()))
         for task in clients:
             if task.done():
                 task.result()
@@ -142,11 +141,18 @@ async def main():
         await asyncio.sleep(0.05)
     else:
         raise AssertionError(f"something is held: {load}")
+    # A third of the time is for it to grow to its size.
+    sizes = [size for at, size in looks if at > arguments.seconds / 3]
     mean = sum(sizes) / len(sizes)
     spread = max(abs(size - mean) for size in sizes) / mean
     waits.sort()
+    # One that comes and goes is told from one that grows by the least and the most of each minute.
+    minutes = collections.defaultdict(list)
+    for at, size in looks:
+        minutes[at // 60].append(size)
     print(json.dumps({"requests": counts, "rss_mib": [round(min(sizes), 1), round(max(sizes), 1)],
-                      "rss_spread": round(spread, 4), "itl_p95_ms": round(waits[len(waits) * 95 // 100] * 1e3, 2)}))
+                      "rss_spread": round(spread, 4), "itl_p95_ms": round(waits[len(waits) * 95 // 100] * 1e3, 2),
+                      "rss_mib_of_minutes": [[round(min(of), 1), round(max(of), 1)] for of in minutes.values()]}))
     assert spread <= 0.05, "the process grew or shrank by more than 5 %"
 
 
