@@ -74,12 +74,6 @@ impl Connections {
             crowded: places.crowded.subscribe(),
         }
     }
-
-    /// Resolves when none is open. None can be had from then on.
-    pub async fn all_closed(&self) {
-        let all = self.0.free.acquire_many(self.0.most).await;
-        all.expect("nobody closes it").forget();
-    }
 }
 
 impl Place {
@@ -121,9 +115,7 @@ mod tests {
         let mut third = block_on(third);
         // Who came last has not heard of the wish that brought it.
         assert!(pin!(third.is_wanted()).poll(cx).is_pending());
-        let mut closed = pin!(connections.all_closed());
-        assert!(closed.as_mut().poll(cx).is_pending());
         drop((second, third));
-        assert!(closed.as_mut().poll(cx).is_ready());
+        assert_eq!(connections.num_open(), 0);
     }
 }

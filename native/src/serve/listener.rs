@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
@@ -20,10 +20,11 @@ use hyper::service::{HttpService, Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::connection::Connection;
-use super::connections::Connections;
+use super::connections::{Connections, Place};
 use super::http_metrics::HttpMetrics;
 use super::shutdown::{Phase, Shutdown};
 use super::unread::Unread;
@@ -73,27 +74,20 @@ pub struct Door {
 }
 
 impl Door {
-    /// Serves connections until `stopped` resolves, then lets those that are open end within `grace`. What is answered
+    /// Serves connections until `stopped` resolves, then lets those that were taken end within `grace`. What is answered
     /// runs until it is written.
     pub async fn serve(self, stopped: impl Future<Output = ()>, grace: Duration) {
-        let draining = self.shutdown.reached(Phase::Draining);
-        let _ = until(draining, self.take(Phase::Open)).await;
-        let _ = until(stopped, self.take(Phase::Draining)).await;
-        let connections = self.connections.clone();
+        let (alive, mut all_ended) = mpsc::channel(1);
+        let _ = until(stopped, self.take(alive)).await;
         // Nobody is heard any more.
         drop(self);
-        if timeout(grace, connections.all_closed()).await.is_err() {
+        if timeout(grace, all_ended.recv()).await.is_err() {
             tracing::warn!("some connections did not end in time and are cut");
         }
     }
 
-    /// Takes connections for as long as it is asked to, in this phase. Once it is no more open, they are for one request
-    /// each.
-    async fn take(&self, phase: Phase) {
-        let (may_idle, next) = match phase {
-            Phase::Open => (true, Phase::Draining),
-            Phase::Draining | Phase::Stopped => (false, Phase::Stopped),
-        };
+    /// Takes connections for as long as it is asked to; each has `alive` until it ends.
+    async fn take(&self, alive: mpsc::Sender<Infallible>) {
         let mut is_short = false;
         loop {
             let (stream, peer) = match self.listener.accept().await {
@@ -111,52 +105,93 @@ impl Door {
             if std::mem::take(&mut is_short) {
                 tracing::info!("connections are taken again");
             }
-            // Who comes behind it waits in the host's queue, and costs nothing here.
-            let mut place = self.connections.place().await;
-            // Pieces of answers are small and are not to wait for each other.
-            let _ = stream.set_nodelay(true);
-            let unread = Unread::default();
-            let came = unread.clone();
-            let unsent = Unsent::new(self.shutdown.clone());
-            let too_little = ReadsTooLittle::default();
-            let write_limit = WriteLimit::new(self.bounds.write_timeout, too_little.clone());
-            let stream = Connection::new(stream, write_limit, unread.clone(), unsent.clone());
-            let io = TokioIo::new(stream);
-            let router = TowerToHyperService::new(self.router.clone());
-            let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-                request.extensions_mut().insert(ConnectInfo(peer));
-                request.extensions_mut().insert(too_little.clone());
-                let answer = router.call(request.map(|body| unread.watch(body)));
-                let unsent = unsent.clone();
-                async move {
-                    let answer: Response = answer.await?;
-                    Ok::<_, Infallible>(answer.map(|body| unsent.watch(body)))
-                }
-            });
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(self.bounds.header_timeout)
-                .max_headers(MAX_HEADERS)
-                .max_header_size(MAX_HEAD)
-                .max_buf_size(MAX_AHEAD)
-                .keep_alive(may_idle)
-                .serve_connection(io, service);
-            let (shutdown, counts) = (self.shutdown.clone(), self.counts.clone());
-            let settled = Instant::now() + FRESH;
+            let taken = Taken {
+                stream,
+                peer,
+                router: self.router.clone(),
+                bounds: self.bounds,
+                shutdown: self.shutdown.clone(),
+                counts: self.counts.clone(),
+            };
+            let (alive, connections) = (alive.clone(), self.connections.clone());
+            let (placed, is_placed) = oneshot::channel();
+            // It has its stream already while it waits, so that whatever ends this drops nobody who was taken.
             tokio::spawn(async move {
-                let leave = async {
-                    let _ = until(place.is_wanted(), shutdown.reached(next)).await;
-                    // Of one that has just come the first request may be on its way.
-                    if came.is_silent() {
-                        sleep_until(settled).await;
-                    }
-                };
-                if let Err(error) = serve_until(leave, connection).await {
-                    note(&counts, &error, peer.ip());
-                }
-                drop(place);
+                let place = connections.place().await;
+                let _ = placed.send(());
+                taken.serve(place).await;
+                drop(alive);
             });
+            // Who comes behind it waits in the host's queue, and costs nothing here.
+            let _ = is_placed.await;
         }
+    }
+}
+
+/// A connection that was taken, and what serves it.
+struct Taken {
+    stream: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    bounds: Bounds,
+    shutdown: Shutdown,
+    counts: HttpMetrics,
+}
+
+impl Taken {
+    /// Serves it in its place; for one request alone where the server drains already.
+    async fn serve(self, mut place: Place) {
+        let Self {
+            stream,
+            peer,
+            router,
+            bounds,
+            shutdown,
+            counts,
+        } = self;
+        let (may_idle, next) = match shutdown.phase() {
+            Phase::Open => (true, Phase::Draining),
+            Phase::Draining | Phase::Stopped => (false, Phase::Stopped),
+        };
+        // Pieces of answers are small and are not to wait for each other.
+        let _ = stream.set_nodelay(true);
+        let unread = Unread::default();
+        let came = unread.clone();
+        let unsent = Unsent::new(shutdown.clone());
+        let too_little = ReadsTooLittle::default();
+        let write_limit = WriteLimit::new(bounds.write_timeout, too_little.clone());
+        let stream = Connection::new(stream, write_limit, unread.clone(), unsent.clone());
+        let router = TowerToHyperService::new(router);
+        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+            request.extensions_mut().insert(ConnectInfo(peer));
+            request.extensions_mut().insert(too_little.clone());
+            let answer = router.call(request.map(|body| unread.watch(body)));
+            let unsent = unsent.clone();
+            async move {
+                let answer: Response = answer.await?;
+                Ok::<_, Infallible>(answer.map(|body| unsent.watch(body)))
+            }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(bounds.header_timeout)
+            .max_headers(MAX_HEADERS)
+            .max_header_size(MAX_HEAD)
+            .max_buf_size(MAX_AHEAD)
+            .keep_alive(may_idle)
+            .serve_connection(TokioIo::new(stream), service);
+        let settled = Instant::now() + FRESH;
+        let leave = async {
+            let _ = until(place.is_wanted(), shutdown.reached(next)).await;
+            // Of one that has just come the first request may be on its way.
+            if came.is_silent() {
+                sleep_until(settled).await;
+            }
+        };
+        if let Err(error) = serve_until(leave, connection).await {
+            note(&counts, &error, peer.ip());
+        }
+        drop(place);
     }
 }
 

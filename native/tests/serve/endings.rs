@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::scene::{Client, Gate, JSON, PATIENCE, Plan, Scene, long, reply, wait};
 use axum::Router;
 use axum::routing::get;
+use pollster::block_on;
 use serde_json::json;
 use tokio::net::TcpListener;
 use twoclock::serve::connections::Connections;
@@ -207,6 +208,29 @@ fn idle_connections_end_when_it_drains() {
     gate.open(usize::MAX / 2);
     assert_eq!(reply(running).status, 200);
     scene.end();
+}
+
+/// It was taken, and a server that ends owes it a word.
+#[test]
+fn who_waits_for_a_place_when_it_ends_is_answered() {
+    for phase in [Phase::Draining, Phase::Stopped] {
+        let mut scene = Scene::start(Plan {
+            max_connections: 1,
+            ..Plan::default()
+        });
+        let mut place = block_on(scene.app.connections.place());
+        let waiting = scene.client.begin("/v1/completions", &long(1));
+        block_on(place.is_wanted());
+        scene.shutdown.advance(phase);
+        drop(place);
+        let answer = reply(waiting);
+        assert_eq!(
+            (answer.status, &answer.error()["code"]),
+            (503, &json!("shutting_down"))
+        );
+        assert_eq!(answer.header("connection"), Some("close"));
+        scene.end();
+    }
 }
 
 /// Also one that was made at once, and whose client reads it slowly.

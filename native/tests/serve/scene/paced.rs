@@ -156,6 +156,7 @@ impl Default for Plan {
 /// A server that runs.
 pub(crate) struct Scene {
     pub(crate) client: Client,
+    pub(crate) app: Arc<App>,
     pub(crate) shutdown: Shutdown,
     thread: Option<JoinHandle<()>>,
 }
@@ -170,15 +171,16 @@ impl Scene {
             runtime.block_on(async {
                 let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
                 let server = server(listener, plan);
-                let shutdown = server.app().shutdown.clone();
-                told.send((server.local_addr().unwrap(), shutdown)).unwrap();
+                let app = Arc::clone(server.app());
+                told.send((server.local_addr().unwrap(), app)).unwrap();
                 server.run().await;
             });
         });
-        let (address, shutdown): (SocketAddr, _) = is_told.recv().unwrap();
+        let (address, app): (SocketAddr, Arc<App>) = is_told.recv().unwrap();
         Self {
             client: Client(address, None),
-            shutdown,
+            shutdown: app.shutdown.clone(),
+            app,
             thread: Some(thread),
         }
     }
