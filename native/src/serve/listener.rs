@@ -241,3 +241,41 @@ fn is_of_a_connection(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionReset
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    /// What lies there when a connection is to leave is answered, also where that is seen at the same moment.
+    #[test]
+    fn what_has_come_is_answered_before_a_connection_leaves() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().build().unwrap().block_on(async {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+            let at = listener.local_addr().unwrap();
+            let mut client = std::net::TcpStream::connect(at).unwrap();
+            let request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+            client.write_all(request).unwrap();
+            let (stream, _) = listener.accept().await.unwrap();
+            stream.readable().await.unwrap();
+            let write_limit = WriteLimit::new(FRESH, ReadsTooLittle::default());
+            let unsent = Unsent::new(Shutdown::default());
+            let unread = Unread::default();
+            let stream = Connection::new(stream, write_limit, unread.clone(), unsent);
+            let service = service_fn(async |request: hyper::Request<Incoming>| {
+                let body = unread.watch(request.into_body());
+                Ok::<_, Infallible>(Response::new(body))
+            });
+            let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+            serve_until(std::future::ready(()), connection)
+                .await
+                .unwrap();
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer:?}");
+        });
+    }
+}
