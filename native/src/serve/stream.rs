@@ -95,6 +95,8 @@ struct Telling<T> {
     teller: T,
     /// None when there is nothing more to come.
     under_way: Option<UnderWay>,
+    /// Why it ended, until that is told.
+    failed: Option<ApiError>,
     ready: VecDeque<Event>,
     record: RequestRecord,
     /// Waits for an event.
@@ -128,6 +130,7 @@ impl<T: Tell + 'static> Events<T> {
                 lease: job.lease,
                 _room: job.room,
             }),
+            failed: None,
             record: job.record,
             reader: None,
         }));
@@ -158,11 +161,11 @@ impl<T: Tell> Telling<T> {
         }
     }
 
-    /// Ends it for this reason.
-    fn fail(&mut self, error: &ApiError) {
+    /// Ends it for this reason, which is told where events are asked for: there a teller may panic.
+    fn fail(&mut self, error: ApiError) {
         self.under_way = None;
-        self.record.ended(Some(error));
-        self.ready.extend(self.teller.fail(error));
+        self.record.ended(Some(&error));
+        self.failed = Some(error);
     }
 
     /// Its time is over.
@@ -170,10 +173,10 @@ impl<T: Tell> Telling<T> {
         if self.under_way.is_none() {
             return;
         }
+        self.fail(ApiError::timed_out());
         if let Some(reader) = self.reader.take() {
             reader.wake();
         }
-        self.fail(&ApiError::timed_out());
     }
 
     /// What an answer gained is told.
@@ -200,13 +203,17 @@ impl<T: Tell> Telling<T> {
             if let Some(event) = self.ready.pop_front() {
                 return Poll::Ready(Some(event));
             }
+            if let Some(error) = self.failed.take() {
+                self.ready.extend(self.teller.fail(&error));
+                continue;
+            }
             let Some(under_way) = &mut self.under_way else {
                 return Poll::Ready(None);
             };
             match Pin::new(&mut under_way.answers).poll_next(cx) {
                 Poll::Ready(Some((place, piece))) => {
                     if let Err(error) = self.take(place, piece) {
-                        self.fail(&error);
+                        self.fail(error);
                     }
                 }
                 Poll::Ready(None) => self.end(),
@@ -227,7 +234,7 @@ impl<T: Tell> Stream for Events<T> {
         // After a panic the teller is asked once more at most, for its last word.
         let polled = catch_unwind(AssertUnwindSafe(|| telling.poll_event(cx))).or_else(|_| {
             catch_unwind(AssertUnwindSafe(|| {
-                telling.fail(&ApiError::fault());
+                telling.fail(ApiError::fault());
                 telling.poll_event(cx)
             }))
         });

@@ -188,6 +188,37 @@ impl HttpBody for Broken {
     }
 }
 
+/// Streams whose teller has no last word but a panic.
+fn without_last_word() -> MethodRouter<Arc<App>> {
+    post(|State(app), request: Request| async move { untold(app, request, true).await })
+}
+
+/// Its time is over while nothing is gained, and why it ends cannot be told: nobody is to take it for whole.
+#[test]
+fn a_panic_at_the_deadline_cuts_the_stream() {
+    let path = "/v1/completions";
+    let gate = Gate::default();
+    let mut plan = Plan {
+        gate: Some(gate.clone()),
+        ..Plan::default()
+    };
+    plan.settings.request_timeout = Duration::from_secs(2);
+    let heard = Heard::start(plan, path, without_last_word());
+    let mut said = String::new();
+    let mut stream = heard.client.begin(path, &long(3));
+    stream.read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+    // No chunk of nothing, which ends what is whole.
+    assert!(
+        said.ends_with("\r\n\r\n") && !said.ends_with("0\r\n\r\n"),
+        "{said}"
+    );
+    let cuts = |status| heard.app.http_metrics.streams_cut()[&(path, status)];
+    wait(|| cuts(500) + cuts(504) + cuts(499) == 1);
+    assert_eq!(cuts(500), 1);
+    gate.open(usize::MAX / 2);
+}
+
 /// A fault of the server is not its client's.
 #[test]
 fn a_panic_in_a_body_is_the_servers_fault() {
@@ -195,12 +226,10 @@ fn a_panic_in_a_body_is_the_servers_fault() {
     let path = "/v1/completions";
     let told: Handler =
         post(|State(app), request: Request| async move { untold(app, request, false).await });
-    let cut: Handler =
-        post(|State(app), request: Request| async move { untold(app, request, true).await });
     let broken: Handler = post(async || Body::new(Broken).into_response());
     for (handler, last) in [
         (told, Some("data: 500 this request")),
-        (cut, Some("")),
+        (without_last_word(), Some("")),
         (broken, None),
     ] {
         let heard = Heard::start(Plan::default(), path, handler);
