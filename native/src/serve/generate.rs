@@ -58,7 +58,7 @@ async fn answer(
         let job = begin(app, protocol, id, request, deadline).await?;
         match job.asked.stream {
             true => Ok(stream::answer(job, chunks::Teller::new, ping_interval)),
-            false => whole::answer(job, &app.answer_room).await,
+            false => whole::answer(job, app).await,
         }
     })
     .await

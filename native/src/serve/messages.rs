@@ -24,6 +24,7 @@ use super::request_body::RequestBody;
 use super::request_id::RequestId;
 use super::stream::{self, Tell, named};
 use super::whole::{self, Gathered};
+use super::whole_body::WholeBody;
 use crate::anthropic::{
     Ended, MessageStream, as_chat, count_body, error_body, message_body, names,
 };
@@ -57,8 +58,9 @@ pub async fn message(
                 Ok(stream::answer(job, teller, app.settings.ping_interval))
             }
             false => {
-                let whole = whole::gather(job, &app.answer_room).await?;
-                whole::told(&body(&whole), whole.hold)
+                let (whole, hold) = whole::gather(job, &app.answer_room).await?;
+                let write = move |hold| WholeBody::json(&body(&whole), hold);
+                whole::told(&app.reading, hold, write).await
             }
         }
     })

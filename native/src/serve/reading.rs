@@ -1,5 +1,6 @@
-//! Reading of requests: JSON, templates and tokens, on threads of their own, as each takes a core. Who brings much
-//! waits for others that do, and who brings little passes beside them. Knows not what is read.
+//! Reading of requests: JSON, templates and tokens, and writing of long answers, on threads of their own, as each takes
+//! a core. Who brings or asks much waits for others that do, and who brings little passes beside them. Knows not what is
+//! read or written.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::api_error::ApiError;
 
-/// Most bytes of a body that is read in no time worth waiting for.
+/// Most bytes of a body that is read, or gathered for an answer that is written, in no time worth waiting for.
 pub const SHORT: usize = 64 << 10;
 
 /// The two lanes, each in the order of those who came. Who goes while it waits is not read.
@@ -64,9 +65,8 @@ impl Reading {
         lane: &Arc<Semaphore>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ApiError> {
-        let fault = || ApiError::internal("reading this request met a fault of the server");
         let turn = Arc::clone(lane).acquire_owned().await;
-        let turn = turn.map_err(|_| fault())?;
+        let turn = turn.map_err(|_| ApiError::fault())?;
         // Dropped, the set takes back what has not begun.
         let mut tasks = JoinSet::new();
         tasks.spawn_blocking(move || {
@@ -77,7 +77,7 @@ impl Reading {
         });
         match tasks.join_next().await {
             Some(Ok(done)) => Ok(done),
-            Some(Err(_)) | None => Err(fault()),
+            Some(Err(_)) | None => Err(ApiError::fault()),
         }
     }
 }

@@ -6,7 +6,7 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::response::sse::Event;
-use serde_json::json;
+use serde_json::{Value, json};
 use twoclock_core::chat::AnswerSplitter;
 use twoclock_core::engine::RequestOutput;
 use twoclock_core::sched::RequestError;
@@ -20,6 +20,7 @@ use super::one_answer::OneAnswer;
 use super::request_id::RequestId;
 use super::stream::{self, Tell, named};
 use super::whole::{self, Gathered};
+use super::whole_body::WholeBody;
 use crate::openai::responses::{as_chat, names};
 use crate::openai::responses_stream::ResponseStream;
 use crate::openai::{Echoed, Endpoint};
@@ -42,13 +43,17 @@ pub async fn respond(
         let job = begin(&app, PROTOCOL, &id, request, deadline).await?;
         match job.asked.stream {
             true => Ok(stream::answer(job, Teller::new, app.settings.ping_interval)),
-            false => response(whole::gather(job, &app.answer_room).await?),
+            false => {
+                let (whole, hold) = whole::gather(job, &app.answer_room).await?;
+                let write = move |hold| WholeBody::json(&response(whole), hold);
+                whole::told(&app.reading, hold, write).await
+            }
         }
     })
     .await
 }
 
-fn response(whole: Gathered) -> Result<Response, ApiError> {
+fn response(whole: Gathered) -> Value {
     let format = whole.asked.format;
     let model = whole.lease.name();
     let mut told = ResponseStream::new(
@@ -68,7 +73,7 @@ fn response(whole: Gathered) -> Result<Response, ApiError> {
     }
     let tokenizer = whole.lease.loaded().handle().tokenizer();
     told.end(reason, whole.usage, tokenizer);
-    whole::told(&told.response(), whole.hold)
+    told.response()
 }
 
 /// Tells a response in its events.

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
 use serde_json::Value;
 use twoclock_core::engine::{Completion, RequestMetrics, RequestOutput};
 use twoclock_core::types::TokenLogprobs;
@@ -12,9 +11,11 @@ use twoclock_core::types::TokenLogprobs;
 use super::answer_room::{AnswerHold, AnswerRoom};
 use super::answers::Answers;
 use super::api_error::{ApiError, stream_error};
+use super::app::App;
 use super::body_room::HeldRoom;
 use super::job::{Job, answer_error};
 use super::lease::Lease;
+use super::reading::{Reading, SHORT};
 use super::whole_body::WholeBody;
 use crate::openai::{Answered, Asked, Choice, Echoed, Usage};
 
@@ -35,8 +36,6 @@ pub struct Gathered {
     pub choices: Vec<Choice>,
     /// What they took.
     pub usage: Usage,
-    /// What of the room of answers it takes.
-    pub hold: AnswerHold,
     /// Given back when it was told.
     _room: HeldRoom,
 }
@@ -45,37 +44,49 @@ pub struct Gathered {
 ///
 /// # Errors
 /// As [`gather`]; or there is no room for what it says.
-pub async fn answer(job: Job, room: &AnswerRoom) -> Result<Response, ApiError> {
-    let whole = gather(job, room).await?;
-    let answered = Answered {
-        endpoint: whole.asked.endpoint,
-        id: &whole.id,
-        created: whole.created,
-        model: whole.lease.name(),
-        choices: &whole.choices,
-        usage: whole.usage,
-        scores_prompt: whole.asked.scores_prompt,
-        scores_echo: whole.asked.scores_echo(),
-        format: &whole.asked.format,
-        tokenizer: whole.lease.loaded().handle().tokenizer(),
+pub async fn answer(job: Job, app: &App) -> Result<Response, ApiError> {
+    let (whole, hold) = gather(job, &app.answer_room).await?;
+    let write = move |hold| {
+        let answered = Answered {
+            endpoint: whole.asked.endpoint,
+            id: &whole.id,
+            created: whole.created,
+            model: whole.lease.name(),
+            choices: &whole.choices,
+            usage: whole.usage,
+            scores_prompt: whole.asked.scores_prompt,
+            scores_echo: whole.asked.scores_echo(),
+            format: &whole.asked.format,
+            tokenizer: whole.lease.loaded().handle().tokenizer(),
+        };
+        WholeBody::json(&answered, hold)
     };
-    told(&answered, whole.hold)
+    told(&app.reading, hold, write).await
 }
 
-/// What is said of all that was gathered, which is not needed behind that.
+/// Has `write` say all that was gathered, of which it has what it holds, and which is not needed behind that. Where it
+/// is long that takes its turn beside long bodies: nobody else's answers are to wait for it.
 ///
 /// # Errors
 /// There is no room for it.
-pub fn told(said: &impl Serialize, hold: AnswerHold) -> Result<Response, ApiError> {
-    let body = WholeBody::json(said, hold)?;
-    Ok(body.alone().into_response())
+pub async fn told(
+    reading: &Reading,
+    hold: AnswerHold,
+    write: impl FnOnce(AnswerHold) -> Result<WholeBody, ApiError> + Send + 'static,
+) -> Result<Response, ApiError> {
+    let body = match hold.num_bytes() > SHORT {
+        true => reading.run_long(move || write(hold)).await?,
+        false => write(hold),
+    };
+    Ok(body?.alone().into_response())
 }
 
-/// Gathers the answers of a job. Dropped, or where it fails, it gives them up.
+/// Gathers the answers of a job, and what of the room of answers they take. Dropped, or where it fails, it gives them
+/// up.
 ///
 /// # Errors
 /// One of them failed; there is no room for more of them; or they end because the server does.
-pub async fn gather(job: Job, room: &AnswerRoom) -> Result<Gathered, ApiError> {
+pub async fn gather(job: Job, room: &AnswerRoom) -> Result<(Gathered, AnswerHold), ApiError> {
     let Job {
         id,
         created,
@@ -124,7 +135,7 @@ pub async fn gather(job: Job, room: &AnswerRoom) -> Result<Gathered, ApiError> {
             usage.cached_tokens += completion.num_cached_tokens;
         }
     }
-    Ok(Gathered {
+    let gathered = Gathered {
         id,
         created,
         lease,
@@ -132,9 +143,9 @@ pub async fn gather(job: Job, room: &AnswerRoom) -> Result<Gathered, ApiError> {
         echoed,
         choices,
         usage,
-        hold,
         _room: body_room,
-    })
+    };
+    Ok((gathered, hold))
 }
 
 /// Bytes that a piece takes.
@@ -152,4 +163,28 @@ pub fn json(body: &Value) -> Response {
         body.to_string(),
     )
         .into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn what_is_long_is_written_on_a_thread_of_its_own() {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.build().unwrap();
+        let (room, reading) = (AnswerRoom::new(1 << 20), Reading::new(2));
+        for (bytes, is_elsewhere) in [(0, false), (SHORT, false), (SHORT + 1, true)] {
+            let mut hold = room.begin();
+            hold.gain(bytes).unwrap();
+            let here = thread::current().id();
+            let write = move |hold| {
+                assert_eq!(thread::current().id() != here, is_elsewhere, "{bytes}");
+                WholeBody::json(&bytes, hold)
+            };
+            runtime.block_on(told(&reading, hold, write)).unwrap();
+        }
+    }
 }
