@@ -1,11 +1,14 @@
-//! The bodies of `/v1/embeddings`: what is asked, and what is answered.
+//! The bodies of `/v1/embeddings`: what is asked, and what is answered, which is written as it is made.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use twoclock_core::engine::Prompt;
 use twoclock_core::types::PoolingParams;
 
+use super::each::Each;
 use super::fields::{self, Fields};
 use super::refusal::Refusal;
 
@@ -77,22 +80,63 @@ fn inputs(fields: &Fields<'_>) -> Result<Vec<Prompt>, Refusal> {
     }
 }
 
-/// The body of an answer: a vector for each text, and the tokens of all.
-pub fn body(model: &str, vectors: &[Vec<f32>], num_tokens: usize, as_base64: bool) -> Value {
-    let numbers = |values: &[f32]| match as_base64 {
-        true => {
-            let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-            json!(STANDARD.encode(bytes))
-        }
-        false => json!(values),
-    };
-    let data = vectors.iter().enumerate().map(|(index, values)| {
-        json!({"object": "embedding", "index": index, "embedding": numbers(values)})
-    });
-    json!({
-        "object": "list",
-        "model": model,
-        "data": data.collect::<Vec<_>>(),
-        "usage": {"prompt_tokens": num_tokens, "total_tokens": num_tokens},
-    })
+/// The answer: a vector for each text, and the tokens of all. It is written as the body.
+#[derive(Clone, Copy, Debug)]
+pub struct Embeddings<'a> {
+    /// Whose.
+    pub model: &'a str,
+    /// Of each text.
+    pub vectors: &'a [Vec<f32>],
+    /// Of all texts.
+    pub num_tokens: usize,
+    /// As [`AskedEmbeddings::as_base64`].
+    pub as_base64: bool,
+}
+
+impl Serialize for Embeddings<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let &Self {
+            model,
+            vectors,
+            num_tokens,
+            as_base64,
+        } = self;
+        let mut body = serializer.serialize_map(None)?;
+        body.serialize_entry("object", "list")?;
+        body.serialize_entry("model", model)?;
+        let data = Each(|| {
+            let placed = vectors.iter().enumerate();
+            placed.map(|(index, values)| Embedding {
+                object: "embedding",
+                index,
+                embedding: match as_base64 {
+                    true => Numbers::Bytes(base64(values)),
+                    false => Numbers::Floats(values),
+                },
+            })
+        });
+        body.serialize_entry("data", &data)?;
+        let usage = json!({"prompt_tokens": num_tokens, "total_tokens": num_tokens});
+        body.serialize_entry("usage", &usage)?;
+        body.end()
+    }
+}
+
+#[derive(Serialize)]
+struct Embedding<'a> {
+    object: &'static str,
+    index: usize,
+    embedding: Numbers<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Numbers<'a> {
+    Floats(&'a [f32]),
+    Bytes(String),
+}
+
+fn base64(values: &[f32]) -> String {
+    let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    STANDARD.encode(bytes)
 }

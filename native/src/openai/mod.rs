@@ -22,6 +22,7 @@ pub mod responses_stream;
 #[cfg(test)]
 mod responses_stream_tests;
 mod sampling;
+pub mod tokens;
 pub mod tool_calls;
 pub mod tools;
 mod unserved;

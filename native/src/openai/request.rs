@@ -75,13 +75,9 @@ impl Serving<'_> {
     /// # Errors
     /// It is longer, with the numbers.
     pub fn hold(&self, field: &str, prompt: &Prompt, is_whole: bool) -> Result<(), Refusal> {
-        let Some(fits) = self.max_prompt_bytes else {
-            return Ok(());
-        };
-        let most = if is_whole {
-            fits
-        } else {
-            fits.max(MAX_COUNTED_BYTES)
+        let most = match is_whole {
+            true => self.max_prompt_bytes.unwrap_or(usize::MAX),
+            false => self.most_counted(),
         };
         let bytes = prompt_bytes(prompt);
         if bytes <= most {
@@ -97,6 +93,12 @@ impl Serving<'_> {
             ),
         };
         Err(Refusal::of(field, said).code("text_too_long"))
+    }
+
+    /// Most bytes of a text that is only counted or cut.
+    pub fn most_counted(&self) -> usize {
+        let fits = self.max_prompt_bytes.unwrap_or(usize::MAX);
+        fits.max(MAX_COUNTED_BYTES)
     }
 }
 

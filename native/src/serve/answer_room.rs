@@ -68,14 +68,14 @@ impl AnswerHold {
 fn asks_too_much(most: usize) -> ApiError {
     let said = format!(
         "this answer would hold more than the {most} bytes that are there for all that come whole: ask for fewer \
-         prompts, answers (n) or log-probabilities, or for a stream"
+         prompts, answers (n) or log-probabilities, or for a stream where there is one"
     );
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, said).code("asks_too_much")
 }
 
 fn no_room() -> ApiError {
     let said = "the answers to other requests take all the room there is for those that come whole: try again later, \
-                or ask for a stream";
+                or ask for a stream where there is one";
     let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, said);
     error.code("too_many_answers").retry_after(1)
 }

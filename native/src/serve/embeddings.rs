@@ -20,8 +20,9 @@ use super::lease::Lease;
 use super::request_body::RequestBody;
 use super::request_record::{AskedOf, RequestRecord};
 use super::whole;
+use super::whole_body::WholeBody;
 use crate::openai::Refusal;
-use crate::openai::embeddings::{AskedEmbeddings, body};
+use crate::openai::embeddings::{AskedEmbeddings, Embeddings};
 use crate::openai::engine_words;
 
 /// Texts that were handed to an engine.
@@ -42,7 +43,7 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request) -> Result<Resp
         let asker = Asker::until(deadline);
         let (asked, body_room) = (asker.still_asked(), app.body_room.clone());
         let texts = move |lease, body| submit(lease, body, record, &asked, &body_room);
-        gather(intake::read(&app, request, texts).await?).await
+        gather(intake::read(&app, request, texts).await?, &app).await
     })
     .await
 }
@@ -120,21 +121,39 @@ fn refusal(error: &Error) -> Option<Refusal> {
     Some(engine_words::refusal(param, error))
 }
 
-async fn gather(texts: Texts) -> Result<Response, ApiError> {
-    let mut vectors = vec![Vec::new(); texts.streams.len()];
-    let mut answers = Answers::new(texts.streams);
+async fn gather(texts: Texts, app: &App) -> Result<Response, ApiError> {
+    let Texts {
+        lease,
+        streams,
+        num_tokens,
+        as_base64,
+        record,
+        _room,
+    } = texts;
+    let mut hold = app.answer_room.begin();
+    hold.gain(streams.len() * size_of::<Vec<f32>>())?;
+    let mut vectors = vec![Vec::new(); streams.len()];
+    let mut answers = Answers::new(streams);
     while let Some((place, piece)) = answers.next().await {
         let output = piece.map_err(|e| stream_error(&e, refusal))?.output;
-        texts.record.gained(place, &output);
+        record.gained(place, &output);
         if let Some(Err(error)) = output.finished {
             return Err(answer_error(&error));
         }
         if let Some(values) = output.embedding {
+            hold.gain(size_of_val(&*values))?;
             vectors[place] = values;
         }
     }
-    texts.record.ended(None);
-    let name = texts.lease.name();
-    let whole = body(name, &vectors, texts.num_tokens, texts.as_base64);
-    Ok(whole::json(&whole))
+    record.ended(None);
+    let write = move |hold| {
+        let said = Embeddings {
+            model: lease.name(),
+            vectors: &vectors,
+            num_tokens,
+            as_base64,
+        };
+        WholeBody::json(&said, hold)
+    };
+    whole::told(&app.reading, hold, write).await
 }

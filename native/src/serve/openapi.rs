@@ -28,9 +28,9 @@ mod tests {
     use crate::anthropic::as_chat;
     use crate::openai::embeddings::AskedEmbeddings;
     use crate::openai::fields::asked_for;
+    use crate::openai::tokens::{Detokenized, Tokenized};
     use crate::openai::{Asked, Echoed, Endpoint, Serving, responses};
     use crate::serve::paths::PATHS;
-    use crate::serve::tokens;
     use std::collections::BTreeSet;
     use std::fs;
     use std::path::Path;
@@ -114,11 +114,11 @@ mod tests {
             AskedEmbeddings::read(&json!({"input": "a"}), PoolingParams::default()).unwrap();
         });
         holds("TokenizeRequest", || {
-            tokens::ids(&text, &serving).unwrap();
-            tokens::ids(&chat, &serving).unwrap();
+            Tokenized::read(&text, &serving).unwrap();
+            Tokenized::read(&chat, &serving).unwrap();
         });
         holds("DetokenizeRequest", || {
-            tokens::text(&json!({"tokens": [1]}), &serving).unwrap();
+            Detokenized::read(&json!({"tokens": [1]}), &serving).unwrap();
         });
         holds("ResponseRequest", || {
             let body = json!({"input": "a"});

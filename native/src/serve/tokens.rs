@@ -3,23 +3,30 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::response::Response;
-use serde_json::{Value, json};
-use twoclock_core::engine::Prompt;
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
 
+use super::answer_room::AnswerHold;
 use super::api_error::ApiError;
 use super::app::App;
 use super::intake::{self, within};
 use super::lease::Lease;
 use super::request_body::RequestBody;
-use super::whole;
-use crate::openai::fields::Fields;
-use crate::openai::refusal::Refusal;
-use crate::openai::{Serving, messages};
+use super::whole_body::WholeBody;
+use crate::openai::Serving;
+use crate::openai::tokens::{Detokenized, Tokenized};
+
+/// Answers a body within what its answer holds.
+type Answer = fn(&Value, &Serving<'_>, AnswerHold) -> Result<WholeBody, ApiError>;
 
 /// `/tokenize`.
 pub async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
-    read(&app, request, ids).await
+    let answer: Answer = |body, serving, mut hold| {
+        let tokenized = Tokenized::read(body, serving)?;
+        hold.gain(tokenized.num_bytes())?;
+        WholeBody::json(&tokenized, hold)
+    };
+    read(&app, request, answer).await
 }
 
 /// `/detokenize`.
@@ -27,67 +34,22 @@ pub async fn detokenize(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    read(&app, request, text).await
+    let answer: Answer = |body, serving, mut hold| {
+        let detokenized = Detokenized::read(body, serving)?;
+        hold.gain(detokenized.num_bytes())?;
+        WholeBody::json(&detokenized, hold)
+    };
+    read(&app, request, answer).await
 }
 
-async fn read(
-    app: &App,
-    request: Request,
-    answer: fn(&Value, &Serving<'_>) -> Result<Value, Refusal>,
-) -> Result<Response, ApiError> {
+async fn read(app: &App, request: Request, answer: Answer) -> Result<Response, ApiError> {
     within(app, async |_| {
-        let look = move |lease: Lease, body: RequestBody| -> Result<Value, ApiError> {
-            Ok(answer(&body.value()?, &lease.loaded().serving())?)
+        let hold = app.answer_room.begin();
+        let look = move |lease: Lease, body: RequestBody| {
+            answer(&body.value()?, &lease.loaded().serving(), hold)
         };
-        Ok(whole::json(&intake::read(app, request, look).await?))
+        let body = intake::read(app, request, look).await?;
+        Ok(body.alone().into_response())
     })
     .await
-}
-
-pub(super) fn ids(body: &Value, serving: &Serving<'_>) -> Result<Value, Refusal> {
-    let fields = Fields::of(body)?;
-    let tokenizer = serving.tokenizer;
-    let is_chat = fields.get("messages").is_some();
-    let field = if is_chat { "messages" } else { "prompt" };
-    let add_special = fields.flag("add_special_tokens")?;
-    let prompt = match fields.text("prompt")? {
-        _ if is_chat && add_special == Some(true) => {
-            let said = "is not served for messages: their template has put them there";
-            return Err(Refusal::of("add_special_tokens", said));
-        }
-        _ if is_chat => Prompt::Templated(messages::read(&fields, serving)?.prompt),
-        Some(text) => Prompt::Text(text.to_owned()),
-        None => {
-            let must = "must be a string, or there must be messages";
-            return Err(Refusal::of("prompt", must));
-        }
-    };
-    serving.hold(field, &prompt, false)?;
-    let ids = match prompt {
-        Prompt::Text(text) => tokenizer.encode(&text, add_special.unwrap_or(true), true),
-        prompt => prompt.into_token_ids(tokenizer),
-    };
-    let ids = ids.map_err(|e| Refusal::sentence(field, e))?;
-    let spelled = fields.flag("return_token_strs")? == Some(true);
-    let texts = spelled.then(|| -> Vec<_> {
-        let text = |id: &u32| String::from_utf8_lossy(tokenizer.token_bytes(*id)).into_owned();
-        ids.iter().map(text).collect()
-    });
-    Ok(json!({
-        "count": ids.len(),
-        "max_model_len": serving.max_model_len,
-        "tokens": ids,
-        "token_strs": texts,
-    }))
-}
-
-pub(super) fn text(body: &Value, serving: &Serving<'_>) -> Result<Value, Refusal> {
-    let fields = Fields::of(body)?;
-    if fields.get("tokens").is_none() {
-        return Err(Refusal::of("tokens", "must be a list of token ids"));
-    }
-    let ids = fields.ids("tokens")?;
-    let text = serving.tokenizer.decode(&ids, false);
-    let text = text.map_err(|e| Refusal::sentence("tokens", e))?;
-    Ok(json!({"prompt": text}))
 }

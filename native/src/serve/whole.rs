@@ -156,7 +156,7 @@ fn num_bytes(piece: &RequestOutput) -> usize {
     piece.text.len() + size_of_val(&*output.token_ids) + scores.sum::<usize>()
 }
 
-/// A body as JSON.
+/// As JSON, what is short whoever asks.
 pub fn json(body: &Value) -> Response {
     (
         [(header::CONTENT_TYPE, "application/json")],

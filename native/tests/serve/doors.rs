@@ -209,6 +209,44 @@ fn what_is_kept_of_bodies_takes_their_room() {
     client.ask("/v1/completions", &long(1));
 }
 
+/// Whatever it is made of.
+#[test]
+fn all_that_comes_whole_has_room_or_is_refused() {
+    let scene = Scene::start(Plan::default());
+    let client = scene.client;
+    let messages = json!([{"role": "user", "content": "a"}]);
+    let mut taken = Vec::new();
+    for bytes in [64 << 10, 1 << 10] {
+        let more = std::iter::repeat_with(|| {
+            let mut hold = scene.app.answer_room.begin();
+            hold.gain(bytes).map(|()| hold)
+        });
+        taken.extend(more.map_while(Result::ok));
+    }
+    let asked = [
+        ("/v1/chat/completions", json!({"messages": messages})),
+        ("/v1/completions", long(1)),
+        ("/v1/responses", json!({"input": "a"})),
+        (
+            "/v1/messages",
+            json!({"messages": messages, "max_tokens": 1}),
+        ),
+        ("/v1/embeddings", json!({"input": "a"})),
+        ("/tokenize", json!({"prompt": "a"})),
+        ("/detokenize", json!({"tokens": [1]})),
+    ];
+    for (path, body) in &asked {
+        let refused = client.post(path, body);
+        assert_eq!(refused.status, 429, "{path}: {refused:?}");
+        let said = "the answers to other requests take all the room";
+        assert!(refused.body.contains(said), "{path}: {refused:?}");
+    }
+    drop(taken);
+    for (path, body) in &asked {
+        client.ask(path, body);
+    }
+}
+
 /// What comes whole is gathered within a room. What finds none is given up, with its tokens, and nothing else is.
 #[test]
 fn whole_answers_have_room_or_are_given_up() {
