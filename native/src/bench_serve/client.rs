@@ -3,6 +3,7 @@
 //! reads on a thread each tell when bytes came, and need no runtime). Knows no statistics.
 
 use std::io::{BufReader, ErrorKind, Read};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,6 +37,7 @@ pub struct Client {
     temperature: f32,
     ignore_eos: bool,
     seed: u64,
+    rests: Rests,
 }
 
 /// What the server says of a model.
@@ -87,6 +89,7 @@ impl Client {
             temperature: args.temperature,
             ignore_eos: args.ignore_eos,
             seed: args.seed,
+            rests: Rests::default(),
         })
     }
 
@@ -197,26 +200,50 @@ impl Client {
         let mut events = Events::new(BufReader::new(reader));
         let answer = Streamed::read(&mut events, Instant::now);
         if answer.is_ok() {
-            read_rest(events.into_rest());
+            self.rests.read(events.into_rest());
         }
         answer
     }
+
+    /// What the user is to know of the server's manners, once they were seen.
+    pub fn hint(&self) -> Option<&'static str> {
+        self.rests.stay_open().then_some(
+            "the server leaves its answers open behind the last event: each request was sent over a connection of its \
+             own, which TTFT counts",
+        )
+    }
 }
 
-/// Reads what follows an answer, so that the connection can be used again. A server may leave it open and silent, which
-/// is not waited for.
-fn read_rest(mut rest: impl Read + Send + 'static) {
-    let (tells, is_read) = mpsc::channel();
-    let read = move || {
-        let began = Instant::now();
-        let mut bytes = [0; 4096];
-        while began.elapsed() < MAX_REST && rest.read(&mut bytes).is_ok_and(|read| read > 0) {}
-        // Back among those that are kept, if it ended, before the next request looks for one.
-        drop(rest);
-        let _ = tells.send(());
-    };
-    if thread::Builder::new().stack_size(STACK).spawn(read).is_ok() {
-        let _ = is_read.recv_timeout(MAX_REST);
+/// What follows answers, which is read so that their connections can be used again. A server may leave one open and
+/// silent: that is waited for once, and from then on connections are closed instead. Each that is waited for takes a
+/// thread until the request's own time is over, and there are no more of these than requests at one time.
+#[derive(Debug, Default)]
+struct Rests(AtomicBool);
+
+impl Rests {
+    /// Whether the server has left one open.
+    fn stay_open(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn read(&self, mut rest: impl Read + Send + 'static) {
+        if self.stay_open() {
+            return;
+        }
+        let (tells, is_read) = mpsc::channel();
+        let read = move || {
+            let began = Instant::now();
+            let mut bytes = [0; 4096];
+            while began.elapsed() < MAX_REST && rest.read(&mut bytes).is_ok_and(|read| read > 0) {}
+            // Back among those that are kept, if it ended, before the next request looks for one.
+            drop(rest);
+            let _ = tells.send(());
+        };
+        if thread::Builder::new().stack_size(STACK).spawn(read).is_ok()
+            && is_read.recv_timeout(MAX_REST).is_err()
+        {
+            self.0.store(true, Ordering::Relaxed);
+        }
     }
 }
 
@@ -228,22 +255,34 @@ fn whole(reader: impl Read) -> std::io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
     use super::*;
 
     #[test]
-    fn a_connection_that_stays_open_and_silent_is_not_waited_for() {
-        /// Says nothing until its other end is gone.
-        struct Silent(mpsc::Receiver<()>);
+    fn a_server_that_leaves_connections_open_is_waited_for_once() {
+        /// Says nothing until its other end is gone, and counts who listens.
+        struct Silent(mpsc::Receiver<()>, Arc<AtomicUsize>);
 
         impl Read for Silent {
             fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+                self.1.fetch_add(1, Ordering::Relaxed);
                 let _ = self.0.recv();
                 Ok(0)
             }
         }
 
-        let (stays, is_open) = mpsc::channel();
-        read_rest(Silent(is_open));
-        drop(stays);
+        let rests = Rests::default();
+        rests.read(&b"\n"[..]);
+        assert!(!rests.stay_open());
+        let num_read = Arc::new(AtomicUsize::new(0));
+        for _ in 0..3 {
+            let (stays, is_open) = mpsc::channel();
+            rests.read(Silent(is_open, Arc::clone(&num_read)));
+            assert!(rests.stay_open());
+            drop(stays);
+        }
+        assert_eq!(num_read.load(Ordering::Relaxed), 1);
     }
 }

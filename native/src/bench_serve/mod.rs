@@ -86,6 +86,9 @@ pub fn run(
         false => load::closed(&jobs, args.concurrency.unwrap_or(1), send, stop),
     };
     bar.finish_and_clear();
+    if let Some(hint) = client.hint() {
+        report.note(hint);
+    }
     if stopped.load(Ordering::Relaxed) {
         interrupt::heed();
     }
