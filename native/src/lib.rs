@@ -31,6 +31,7 @@ pub mod files;
 pub mod fitting;
 pub mod flags;
 pub mod form;
+pub mod heap;
 pub mod host_executor;
 pub mod host_time;
 pub mod http;

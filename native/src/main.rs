@@ -10,7 +10,6 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use mimalloc::MiMalloc;
 use serde_json::json;
 use twoclock::batch;
 use twoclock::bench;
@@ -45,9 +44,6 @@ use twoclock::tune;
 use twoclock_core::text::Tokenizer;
 use twoclock_core::types::SamplingParams;
 use twoclock_core::weights::GenerationDefaults;
-
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {

@@ -3,8 +3,7 @@
 //! reads on a thread each tell when bytes came, and need no runtime). Knows no statistics.
 
 use std::io::{BufReader, ErrorKind, Read};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -208,22 +207,23 @@ impl Client {
     /// What the user is to know of the server's manners, once they were seen.
     pub fn hint(&self) -> Option<&'static str> {
         self.rests.stay_open().then_some(
-            "the server leaves its answers open behind the last event: each request was sent over a connection of its \
-             own, which TTFT counts",
+            "the server leaves its answers open behind the last event: requests were sent over a connection each, which \
+             TTFT counts",
         )
     }
 }
 
-/// What follows answers, which is read so that their connections can be used again. A server may leave one open and
-/// silent: that is waited for once, and from then on connections are closed instead. Each that is waited for takes a
-/// thread until the request's own time is over, and there are no more of these than requests at one time.
+/// What follows answers, which is read so that their connections can be used again. A server may leave them open and
+/// silent: if the first is, it is waited for, and from then on connections are closed instead. Each that is waited for
+/// takes a thread until the request's own time is over. Of a server that has once ended an answer a late end is one
+/// connection's.
 #[derive(Debug, Default)]
-struct Rests(AtomicBool);
+struct Rests(OnceLock<bool>);
 
 impl Rests {
-    /// Whether the server has left one open.
+    /// Whether the server leaves them open.
     fn stay_open(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.get() == Some(&true)
     }
 
     fn read(&self, mut rest: impl Read + Send + 'static) {
@@ -239,10 +239,10 @@ impl Rests {
             drop(rest);
             let _ = tells.send(());
         };
-        if thread::Builder::new().stack_size(STACK).spawn(read).is_ok()
-            && is_read.recv_timeout(MAX_REST).is_err()
-        {
-            self.0.store(true, Ordering::Relaxed);
+        if thread::Builder::new().stack_size(STACK).spawn(read).is_ok() {
+            let stays_open = is_read.recv_timeout(MAX_REST).is_err();
+            // The first that is known counts.
+            let _ = self.0.set(stays_open);
         }
     }
 }
@@ -256,7 +256,7 @@ fn whole(reader: impl Read) -> std::io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
 
@@ -273,16 +273,22 @@ mod tests {
             }
         }
 
-        let rests = Rests::default();
-        rests.read(&b"\n"[..]);
-        assert!(!rests.stay_open());
         let num_read = Arc::new(AtomicUsize::new(0));
-        for _ in 0..3 {
+        let read_silent = |rests: &Rests| {
             let (stays, is_open) = mpsc::channel();
             rests.read(Silent(is_open, Arc::clone(&num_read)));
-            assert!(rests.stay_open());
             drop(stays);
+        };
+        let rests = Rests::default();
+        for _ in 0..3 {
+            read_silent(&rests);
+            assert!(rests.stay_open());
         }
         assert_eq!(num_read.load(Ordering::Relaxed), 1);
+        // One that ends late tells nothing of a server that ended another.
+        let rests = Rests::default();
+        rests.read(&b"\n"[..]);
+        read_silent(&rests);
+        assert!(!rests.stay_open());
     }
 }

@@ -8,6 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::api_error::ApiError;
 use super::reading::SHORT;
+use crate::heap;
 
 /// Bodies of the greatest length that are held at once.
 const WHOLE_BODIES: usize = 64;
@@ -126,12 +127,26 @@ impl HeldRoom {
     #[must_use]
     pub fn keep(mut self, bytes: usize) -> Self {
         let mut left = bytes.div_ceil(1024);
+        note_freed(self.num_kib().saturating_sub(left));
         for held in [&mut self.short, &mut self.common] {
             let kept = left.min(num(held));
             *held = held.as_mut().and_then(|held| held.split(kept));
             left -= kept;
         }
         self
+    }
+}
+
+impl Drop for HeldRoom {
+    fn drop(&mut self) {
+        note_freed(self.num_kib());
+    }
+}
+
+/// What is read of a body, or gathered for an answer, is many times as much as it, in small pieces.
+fn note_freed(kib: usize) {
+    if kib.saturating_mul(1024) > SHORT {
+        heap::freed_much();
     }
 }
 

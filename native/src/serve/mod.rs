@@ -94,8 +94,8 @@ use signals::{Signals, Wish};
 use telemetry::Telemetry;
 use until::until;
 
-/// Threads that read the server's own files and the host's: keys, and what is measured.
-const HOST_THREADS: usize = 2;
+/// Threads that ask the host: they read keys and what is measured, and give memory back.
+const HOST_THREADS: usize = 3;
 
 /// Serves models until a signal ends it.
 ///
@@ -123,7 +123,7 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
     let runtime = runtime::Builder::new_multi_thread()
         .worker_threads(cores.clamp(2, 8))
         // Those that read requests, those that load or unload a model, each of which has a seat, the last to send spans,
-        // and those that read files of the host.
+        // and those that ask the host.
         .max_blocking_threads(
             Reading::max_threads(cores) + max_loaded_models as usize + 1 + HOST_THREADS,
         )

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, interval, timeout_at};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
 use super::app::App;
 use super::lingering::LINGER;
@@ -15,9 +15,12 @@ use super::router::router;
 use super::shutdown::Phase;
 use super::telemetry::Telemetry;
 use super::until::until;
+use crate::heap;
 
 /// Longest time between two looks at what is loaded.
 const LOOK: Duration = Duration::from_secs(1);
+/// Between two times that memory is given back.
+const GIVE_BACK: Duration = Duration::from_secs(5);
 /// Between two words on what is waited for.
 const TELL: Duration = Duration::from_secs(5);
 /// Time for connections to say what is left after the engines have stopped.
@@ -78,6 +81,7 @@ impl Server {
             let app = Arc::clone(&app);
             tokio::spawn(async move { keep(&app, idle_unload).await })
         };
+        let giving_back = tokio::spawn(give_back());
         let draining = {
             let app = Arc::clone(&app);
             tokio::spawn(async move { drain(&app, drain_timeout).await })
@@ -97,6 +101,7 @@ impl Server {
         };
         door.serve(stopped, LAST_WORDS).await;
         keeping.abort();
+        giving_back.abort();
         // It has seen that the server stops, and says what that cuts.
         let _ = draining.await;
         // One that was loaded meanwhile.
@@ -122,6 +127,17 @@ async fn keep(app: &App, idle_unload: Option<Duration>) {
         if let Some(idle) = idle_unload {
             app.models.unload_idle(idle);
         }
+    }
+}
+
+/// Gives memory back to the host that models, bodies and answers had.
+async fn give_back() {
+    let mut ticks = interval(GIVE_BACK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        // On a thread of its own, as it may take longer than anybody else is to wait.
+        let _ = spawn_blocking(heap::give_back).await;
     }
 }
 

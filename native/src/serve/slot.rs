@@ -12,6 +12,7 @@ use super::backoff::{Backoff, Failure};
 use super::loaded::Loaded;
 use super::offered::Offered;
 use super::seats::{Seat, Seats};
+use crate::heap;
 
 #[derive(Debug)]
 struct State {
@@ -226,6 +227,7 @@ impl Slot {
             Some(Err(error)) => tracing::error!(model, %error, "its engine had ended before"),
             None => tracing::error!(model, "ending its engine met a fault"),
         }
+        heap::freed_much();
     }
 }
 
@@ -296,6 +298,8 @@ impl Drop for Loading {
         }
         // Nobody may be left who uses it: it can make room.
         self.slot.seats.tell();
+        // What files were read into, or all of it if it failed.
+        heap::freed_much();
     }
 }
 
