@@ -101,7 +101,7 @@ impl Detokenized {
         let (bytes, most) = (bytes.sum::<usize>(), serving.most_counted());
         if bytes > most {
             let said = format!(
-                "are a text of {bytes} bytes, but {most} are the most, as for /tokenize: send fewer at a time"
+                "are a text of {bytes} bytes, but {most} are the most: send fewer at a time"
             );
             return Err(Refusal::of("tokens", said).code("text_too_long"));
         }

@@ -69,9 +69,10 @@ impl ApiError {
     /// The server ends, and with it an answer that is not whole.
     pub fn cut_short() -> Self {
         Self {
-            message: "the server is shutting down, and this answer was not whole in the time that leaves it \
-                      (--drain-timeout)"
-                .to_owned(),
+            message:
+                "the server is shutting down, and this answer was not whole when its time was over \
+                      (--drain-timeout, or a second signal)"
+                    .to_owned(),
             ..Self::shutting_down()
         }
     }

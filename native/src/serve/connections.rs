@@ -48,12 +48,16 @@ impl Connections {
         self.most() - self.0.free.available_permits()
     }
 
-    /// A place for one more, once there is one. That there is none is said once until there is.
+    /// A place for one more, once there is one. That there is none is said once until a tenth of them is free.
     pub async fn place(&self) -> Place {
         let places = &*self.0;
         let free = Arc::clone(&places.free);
         let permit = if let Ok(permit) = Arc::clone(&free).try_acquire_owned() {
-            if places.is_full.swap(false, Ordering::Relaxed) {
+            // Where as many come as go it would else be said with each of them.
+            let few = (places.most / 10).max(1).min(places.most.saturating_sub(1));
+            if free.available_permits() >= few as usize
+                && places.is_full.swap(false, Ordering::Relaxed)
+            {
                 tracing::info!("there is room for connections again");
             }
             permit
@@ -117,5 +121,27 @@ mod tests {
         assert!(pin!(third.is_wanted()).poll(cx).is_pending());
         drop((second, third));
         assert_eq!(connections.num_open(), 0);
+    }
+
+    #[test]
+    fn there_is_room_again_when_a_tenth_is_free_and_not_with_each_that_goes() {
+        for (most, few) in [(1, 0), (2, 1), (4, 1), (40, 4)] {
+            let connections = Connections::new(most);
+            let is_full = || connections.0.is_full.load(Ordering::Relaxed);
+            let mut places: Vec<_> = (0..most).map(|_| block_on(connections.place())).collect();
+            let mut waits = Box::pin(connections.place());
+            let cx = &mut Context::from_waker(Waker::noop());
+            assert!(waits.as_mut().poll(cx).is_pending() && is_full());
+            drop(waits);
+            for _ in 0..few {
+                places.pop();
+                places.push(block_on(connections.place()));
+                assert!(is_full(), "as many go as come of {most}");
+                places.pop();
+            }
+            places.pop();
+            places.push(block_on(connections.place()));
+            assert!(!is_full(), "{few} of {most} are free");
+        }
     }
 }

@@ -231,7 +231,7 @@ impl<T: Tell> Stream for Events<T> {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let telling = &mut *lock(&self.telling);
-        // After a panic the teller is asked once more at most, for its last word.
+        // After a panic the teller is asked for its last word, and after one in that for nothing more.
         let polled = catch_unwind(AssertUnwindSafe(|| telling.poll_event(cx))).or_else(|_| {
             catch_unwind(AssertUnwindSafe(|| {
                 telling.fail(ApiError::fault());
