@@ -46,7 +46,7 @@ mod tests {
     use crate::process::Process;
 
     fn resident_mib() -> u64 {
-        Process::now().resident_bytes.unwrap() >> 20
+        Process::now().resident_bytes.expect("Linux tells it") >> 20
     }
 
     /// Small ones, as a long body's are, between which something stays.

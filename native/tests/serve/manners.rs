@@ -243,7 +243,7 @@ fn what_does_not_end_is_stopped() {
         // Not what a request gets that is not taken.
         read_until(
             &mut stream,
-            "(--drain-timeout)\",\"type\":\"server_error\",\"param\":null,\"code\":\"shutting_down\"",
+            "(--drain-timeout, or a second signal)\",\"type\":\"server_error\",\"param\":null,\"code\":\"shutting_down\"",
         );
         read_until(&mut stream, "[DONE]");
         let whole = whole.join().unwrap();
