@@ -220,4 +220,16 @@ impl Executor for HostExecutor {
         };
         back
     }
+
+    fn read_with_next(
+        &mut self,
+        buffer: BufferId,
+        range: Range<u64>,
+    ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static {
+        let back: ReadBack = match self {
+            Self::Gpu(gpu, _) => Box::pin(gpu.read_with_next(buffer, range)),
+            Self::Cpu(cpu) => Box::pin(cpu.read_with_next(buffer, range)),
+        };
+        back
+    }
 }

@@ -136,6 +136,14 @@ pub trait Executor {
         buffer: BufferId,
         range: Range<u64>,
     ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static;
+
+    /// As [`read`](Self::read), and on its way with whatever is read or written next: several reads
+    /// after one step are one submit. Awaited before that, it may be an error.
+    fn read_with_next(
+        &mut self,
+        buffer: BufferId,
+        range: Range<u64>,
+    ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static;
 }
 
 impl<E: Executor> Executor for &mut E {
@@ -173,5 +181,13 @@ impl<E: Executor> Executor for &mut E {
         range: Range<u64>,
     ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static {
         (**self).read(buffer, range)
+    }
+
+    fn read_with_next(
+        &mut self,
+        buffer: BufferId,
+        range: Range<u64>,
+    ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static {
+        (**self).read_with_next(buffer, range)
     }
 }

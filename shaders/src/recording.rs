@@ -128,4 +128,12 @@ impl Executor for RecordingExecutor {
                 .map(|()| vec![0; bytes]),
         )
     }
+
+    fn read_with_next(
+        &mut self,
+        buffer: BufferId,
+        range: Range<u64>,
+    ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static {
+        self.read(buffer, range)
+    }
 }

@@ -62,4 +62,12 @@ impl<E: Executor> Executor for Limited<E> {
     ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static {
         self.inner.read(buffer, range)
     }
+
+    fn read_with_next(
+        &mut self,
+        buffer: BufferId,
+        range: Range<u64>,
+    ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static {
+        self.inner.read_with_next(buffer, range)
+    }
 }

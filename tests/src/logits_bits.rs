@@ -69,17 +69,37 @@ impl<E: Executor> Executor for LogitsBits<E> {
         buffer: BufferId,
         range: Range<u64>,
     ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static {
-        let keep = (self.logits == Some(buffer)).then(|| Rc::clone(&self.rows));
-        let vocab = self.vocab;
-        let back = self.inner.read(buffer, range);
-        async move {
-            let bytes = back.await?;
-            if let Some(rows) = keep {
-                let words: Vec<u32> = bytemuck::pod_collect_to_vec(&bytes);
-                rows.borrow_mut()
-                    .extend(words.chunks_exact(vocab).map(<[u32]>::to_vec));
-            }
-            Ok(bytes)
-        }
+        let keep = self.keep(buffer);
+        kept(keep, self.inner.read(buffer, range))
     }
+
+    fn read_with_next(
+        &mut self,
+        buffer: BufferId,
+        range: Range<u64>,
+    ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static {
+        let keep = self.keep(buffer);
+        kept(keep, self.inner.read_with_next(buffer, range))
+    }
+}
+
+impl<E> LogitsBits<E> {
+    /// Where what is read of this buffer is kept, and how long its rows are.
+    fn keep(&self, buffer: BufferId) -> Option<(LogitsRows, usize)> {
+        (self.logits == Some(buffer)).then(|| (Rc::clone(&self.rows), self.vocab))
+    }
+}
+
+/// What is read, which is kept where it is logits.
+async fn kept(
+    keep: Option<(LogitsRows, usize)>,
+    back: impl Future<Output = Result<Vec<u8>, ExecutorError>>,
+) -> Result<Vec<u8>, ExecutorError> {
+    let bytes = back.await?;
+    if let Some((rows, vocab)) = keep {
+        let words: Vec<u32> = bytemuck::pod_collect_to_vec(&bytes);
+        rows.borrow_mut()
+            .extend(words.chunks_exact(vocab).map(<[u32]>::to_vec));
+    }
+    Ok(bytes)
 }

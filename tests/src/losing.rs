@@ -98,4 +98,16 @@ impl<E: Executor> Executor for Losing<E> {
         };
         back
     }
+
+    fn read_with_next(
+        &mut self,
+        buffer: BufferId,
+        range: Range<u64>,
+    ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static {
+        let back: ReadBack = match self.check() {
+            Ok(()) => Box::pin(self.inner.read_with_next(buffer, range)),
+            Err(lost) => Box::pin(std::future::ready(Err(lost))),
+        };
+        back
+    }
 }

@@ -59,6 +59,14 @@ impl Executor for Counting {
     ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static {
         self.inner.read(buffer, range)
     }
+
+    fn read_with_next(
+        &mut self,
+        buffer: BufferId,
+        range: Range<u64>,
+    ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static {
+        self.inner.read_with_next(buffer, range)
+    }
 }
 
 const EXACT: ComputeDtype = ComputeDtype::Of(NumericsClass::F32);

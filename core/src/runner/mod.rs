@@ -5,6 +5,7 @@ pub mod filters;
 mod host_pages;
 pub mod input_batch;
 pub mod launched_step;
+mod logit_changes;
 pub mod memory_plan;
 pub mod model_runner;
 mod options;

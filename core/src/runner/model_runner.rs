@@ -4,8 +4,9 @@
 use super::ExecuteModel;
 use super::filters::Filters;
 use super::host_pages::HostPages;
-use super::input_batch::{DecodeSplit, InputBatch, LogitsRow, RowPurpose};
+use super::input_batch::{DecodeSplit, InputBatch, RowPurpose};
 use super::launched_step::{LaunchedStep, ReadBack};
+use super::logit_changes::LogitChanges;
 use super::memory_plan::{MemoryPlan, workspace_sizes};
 use super::options::RunnerOptions;
 use super::pool_rows::{PoolRows, StepPools};
@@ -14,19 +15,15 @@ use super::recorder::Recorder;
 use super::state_slots::StateSlots;
 use crate::error::Result;
 use crate::model::pooling::PoolBuffers;
-use crate::model::workspace::MAX_EDITS;
 use crate::model::{
     COUNT_ROWS, Decoder, EDITS, FILTER_ROWS, HeadPart, MASKS, MASS_ROWS, Pages, ROWS, Workspace,
     loader,
 };
-use crate::sample::logit_edits;
 use crate::sched::{KvGroupSpec, ModelRunnerOutput, SchedulerConfig, SchedulerOutput};
 use crate::weights::Checkpoint;
 use std::ops::Range;
 use twoclock_shaders::caps::DeviceKind;
 use twoclock_shaders::executor::{Executor, ExecutorError};
-use twoclock_shaders::kernels::sample_edit::{BAN, EDIT_WORDS};
-use twoclock_shaders::kernels::sample_mask::record_words;
 use twoclock_shaders::program::StepArgs;
 
 /// Sequences with up to so many queries in a step go to the split decode kernel.
@@ -131,17 +128,16 @@ impl<E: Executor> ModelRunner<E> {
         &self.plan
     }
 
-    /// Launches the head of one group of rows; gives the group's logits where they are wanted, as
-    /// they are before `edits` and `masks`.
+    /// Launches the head of one group of rows, whose changes the device has. Gives the group's logits
+    /// where they are wanted, as they are before the changes.
     fn head(
         &mut self,
         batch: &InputBatch,
-        rows: Range<usize>,
+        changes: &LogitChanges,
         filters: &[Filters],
-        edits: &[u32],
-        masks: &[u32],
         read: bool,
     ) -> Result<Option<ReadBack>> {
+        let rows = changes.rows.clone();
         let mut counts = batch.counts.clone();
         counts[ROWS.0] = rows.len() as u32;
         let if_any = |asks: fn(&Filters) -> bool| match filters.iter().any(asks) {
@@ -151,38 +147,47 @@ impl<E: Executor> ModelRunner<E> {
         counts[FILTER_ROWS.0] = if_any(|row| row.any);
         counts[COUNT_ROWS.0] = if_any(|row| row.top_k != 0);
         counts[MASS_ROWS.0] = if_any(|row| row.top_p != 0);
-        let changed = !edits.is_empty() || !masks.is_empty();
-        let part = match changed {
-            true => HeadPart::Logits,
-            false => HeadPart::Whole,
+        let part = match changes.is_empty() {
+            false => HeadPart::Logits,
+            true => HeadPart::Whole,
         };
         self.launch_head(&rows, part, &counts)?;
-        let bytes = 4 * (rows.len() * self.model.config.vocab_size) as u64;
         let logits = read.then(|| {
-            let read = self.executor.read(self.workspace.logits.buffer, 0..bytes);
-            Box::pin(read) as ReadBack
+            let bytes = 4 * (rows.len() * self.model.config.vocab_size) as u64;
+            let logits = self.workspace.logits.buffer;
+            // The last ones join the submit of the ids.
+            match rows.end == batch.rows.len() {
+                true => Box::pin(self.executor.read_with_next(logits, 0..bytes)) as ReadBack,
+                false => Box::pin(self.executor.read(logits, 0..bytes)),
+            }
         });
-        for chunk in edits.chunks(EDIT_WORDS * MAX_EDITS) {
-            let number = (chunk.len() / EDIT_WORDS) as u32;
-            let list = [&[number, 0, 0, 0], chunk].concat();
-            let list = bytemuck::cast_slice(&list);
-            self.executor.write(self.workspace.edits.buffer, 0, list)?;
-            counts[EDITS.0] = number;
+        if changes.is_empty() {
+            return Ok(logits);
+        }
+        for (list, edits) in changes.lists().enumerate() {
+            if list > 0 {
+                changes.write_list(list, &mut self.executor, &self.workspace)?;
+            }
+            counts[EDITS.0] = edits;
             let program = self.programs.edit(&self.workspace);
             self.executor.launch(program, &args(counts.clone()))?;
         }
-        if !masks.is_empty() {
-            let list = bytemuck::cast_slice(masks);
-            self.executor.write(self.workspace.masks.buffer, 0, list)?;
-            let record = record_words(self.model.config.vocab_size as u32);
-            counts[MASKS.0] = masks.len() as u32 / record;
+        if changes.num_masks() > 0 {
+            counts[MASKS.0] = changes.num_masks();
             let program = self.programs.mask(&self.model, &self.workspace);
             self.executor.launch(program, &args(counts.clone()))?;
         }
-        if changed {
-            self.launch_head(&rows, HeadPart::Draw, &counts)?;
-        }
+        self.launch_head(&rows, HeadPart::Draw, &counts)?;
         Ok(logits)
+    }
+
+    /// Hands the device what is pooled in the step.
+    fn write_pool(&mut self, pools: &StepPools) -> Result<()> {
+        if !pools.records.is_empty() {
+            let records = bytemuck::cast_slice(&pools.records);
+            self.executor.write(self.pool.pools.buffer, 0, records)?;
+        }
+        Ok(())
     }
 
     /// Sums final hidden states of the step's shares; gives the sums that end in it.
@@ -192,17 +197,14 @@ impl<E: Executor> ModelRunner<E> {
         }
         let (caps, ws, pool) = (self.executor.caps(), &self.workspace, &self.pool);
         let program = self.programs.pool(&self.model, caps, ws, pool, tokens);
-        let records = bytemuck::cast_slice(&pools.records).to_vec();
-        let step = StepArgs {
-            upload: Some((pool.pools.buffer, records)),
-            counts: vec![tokens, pools.records.len() as u32],
-        };
-        self.executor.launch(program, &step)?;
+        let counts = vec![tokens, pools.records.len() as u32];
+        self.executor.launch(program, &args(counts))?;
         if pools.ends.is_empty() {
             return Ok(None);
         }
         let bytes = 4 * (pools.ends.len() * self.model.config.hidden_size) as u64;
-        let sums = self.executor.read(self.pool.sums.buffer, 0..bytes);
+        let sums = self.pool.sums.buffer;
+        let sums = self.executor.read_with_next(sums, 0..bytes);
         Ok(Some(Box::pin(sums)))
     }
 
@@ -217,45 +219,6 @@ impl<E: Executor> ModelRunner<E> {
         );
         self.executor.launch(program, &args(counts.to_vec()))?;
         Ok(())
-    }
-
-    /// The edits of the drawn tokens' logits in a group of rows, as the kernel takes them.
-    fn edits(&self, rows: &[LogitsRow], output: &SchedulerOutput) -> Vec<u32> {
-        let vocab = self.model.config.vocab_size;
-        let mut words = Vec::new();
-        for (number, row) in rows.iter().enumerate() {
-            let sampling = &output.scheduled[row.sequence].sampling;
-            if let (RowPurpose::Sample, Some(history)) = (row.purpose, &sampling.history) {
-                let edits = logit_edits(&sampling.params, history).into_iter();
-                // Ids are checked where a request is taken in; shaders are not.
-                for edit in edits.filter(|edit| (edit.token_id as usize) < vocab) {
-                    let index = (number * vocab) as u32 + edit.token_id;
-                    words.extend([
-                        if edit.banned { index | BAN } else { index },
-                        edit.bias.to_bits(),
-                        edit.repetition.to_bits(),
-                        edit.minus.to_bits(),
-                    ]);
-                }
-            }
-        }
-        words
-    }
-
-    /// The masks of the drawn tokens in a group of rows, as the kernel takes them.
-    fn masks(&self, rows: &[LogitsRow], output: &SchedulerOutput) -> Vec<u32> {
-        let record = record_words(self.model.config.vocab_size as u32) as usize;
-        let mut words = Vec::new();
-        for (number, row) in rows.iter().enumerate() {
-            let sampling = &output.scheduled[row.sequence].sampling;
-            if let (RowPurpose::Sample, Some(mask)) = (row.purpose, &sampling.mask) {
-                let end = words.len() + record;
-                words.push(number as u32);
-                words.extend_from_slice(mask.words());
-                words.resize(end, 0);
-            }
-        }
-        words
     }
 }
 
@@ -305,6 +268,19 @@ impl<E: Executor> ExecuteModel for ModelRunner<E> {
         let (executor, pages) = (&mut self.executor, &self.pages);
         self.host.read(executor, pages, &output.swap_outs);
         self.host.write(executor, pages, &output.swap_ins).await?;
+        // What is written after the body would make two submits of the step, and a driver may hold the
+        // second one back until the first is done.
+        let pools = self.pool_rows.plan(output, &self.pool);
+        self.write_pool(&pools)?;
+        let (all, vocab) = (&batch.rows, self.model.config.vocab_size);
+        let group = self.workspace.sizes.rows as usize;
+        let changes = (0..all.len())
+            .step_by(group)
+            .map(|first| LogitChanges::of(first..all.len().min(first + group), all, output, vocab));
+        let mut changes = changes.peekable();
+        if let Some(first) = changes.peek() {
+            first.write(&mut self.executor, &self.workspace)?;
+        }
         let tokens = output.total_num_scheduled_tokens() as u32;
         let body = self.programs.body(
             &self.model,
@@ -323,23 +299,21 @@ impl<E: Executor> ExecuteModel for ModelRunner<E> {
             },
         )?;
 
-        let vocab = self.model.config.vocab_size;
         let mut launched = LaunchedStep::new(output, batch.rows.clone(), vocab);
-        let pools = self.pool_rows.plan(output, &self.pool);
         let sums = self.launch_pool(&pools, tokens)?;
         launched.expect_sums(pools, sums);
-        let group = self.workspace.sizes.rows as usize;
-        for first in (0..batch.rows.len()).step_by(group) {
-            let rows = first..batch.rows.len().min(first + group);
+        for changes in changes {
+            let rows = changes.rows.clone();
+            if rows.start > 0 {
+                changes.write(&mut self.executor, &self.workspace)?;
+            }
             let read = launched.wants_logits(rows.clone());
             let filters: Vec<Filters> = launched.rows()[rows.clone()]
                 .iter()
                 .filter(|row| row.purpose == RowPurpose::Sample)
                 .map(|row| Filters::of(&output.scheduled[row.sequence].sampling.params))
                 .collect();
-            let edits = self.edits(&batch.rows[rows.clone()], output);
-            let masks = self.masks(&batch.rows[rows.clone()], output);
-            let logits = self.head(&batch, rows.clone(), &filters, &edits, &masks, read)?;
+            let logits = self.head(&batch, &changes, &filters, read)?;
             if let Some(logits) = logits {
                 launched.expect_logits(rows, logits);
             }

@@ -5,7 +5,7 @@ use super::bind_groups::{Prepared, prepare};
 use super::buffers::Buffers;
 use super::device::GpuDevice;
 use super::pipelines::Pipelines;
-use super::read::ReadBack;
+use super::read::{ReadBack, Recorded};
 use crate::caps::{Caps, DeviceKind};
 use crate::executor::{Executor, ExecutorError, Ticket, check_copy, step_grid};
 use crate::program::{BufferId, Command, Dispatch, Program, ProgramId, Slice, StepArgs};
@@ -58,6 +58,8 @@ pub struct WgpuExecutor {
     prepared: HashMap<ProgramId, Prepared>,
     /// Recorded but not yet submitted, so that a read-back joins the step's submit.
     pending: Option<wgpu::CommandEncoder>,
+    /// Reads whose copies are among it.
+    reads: Vec<Recorded>,
     /// Seconds the pending commands are predicted to take.
     in_submit: f64,
     staged: u64,
@@ -98,6 +100,7 @@ impl WgpuExecutor {
             pipelines: Pipelines::default(),
             prepared: HashMap::new(),
             pending: None,
+            reads: Vec::new(),
             in_submit: 0.0,
             staged: 0,
             counters: Counters::default(),
@@ -143,11 +146,11 @@ impl WgpuExecutor {
             .unwrap_or_else(|| self.gpu.device.create_command_encoder(&Default::default()))
     }
 
-    fn submit(&mut self, encoder: wgpu::CommandEncoder) -> wgpu::SubmissionIndex {
+    fn submit(&mut self, encoder: wgpu::CommandEncoder) {
+        self.staged = 0;
         self.counters.submits += 1;
         self.in_submit = 0.0;
-        self.staged = 0;
-        self.gpu.queue.submit([encoder.finish()])
+        submit(&self.gpu.queue, encoder, &mut self.reads);
     }
 
     /// Submits what is recorded; writes made from now on come after it.
@@ -197,7 +200,7 @@ impl WgpuExecutor {
             if self.in_submit > 0.0 && self.in_submit + seconds > self.budget.seconds {
                 drop(pass.take());
                 let full = std::mem::replace(&mut encoder, new_encoder());
-                self.gpu.queue.submit([full.finish()]);
+                submit(&self.gpu.queue, full, &mut self.reads);
                 self.counters.submits += 1;
                 self.in_submit = 0.0;
             }
@@ -259,6 +262,7 @@ impl Executor for WgpuExecutor {
 
     fn release(&mut self) {
         self.pending = None;
+        self.reads.clear();
         self.prepared.clear();
         self.pipelines = Pipelines::default();
         self.buffers = Buffers::default();
@@ -319,13 +323,26 @@ impl Executor for WgpuExecutor {
         buffer: BufferId,
         range: Range<u64>,
     ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static {
-        let back = self.read_back(buffer, range);
+        let back = self.record_read(buffer, range);
+        if back.is_ok() {
+            self.flush();
+        }
+        let back = back.and_then(|back| self.gpu.check().map(|()| back));
+        async move { back?.await }
+    }
+
+    fn read_with_next(
+        &mut self,
+        buffer: BufferId,
+        range: Range<u64>,
+    ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static {
+        let back = self.record_read(buffer, range);
         async move { back?.await }
     }
 }
 
 impl WgpuExecutor {
-    fn read_back(
+    fn record_read(
         &mut self,
         buffer: BufferId,
         range: Range<u64>,
@@ -342,18 +359,22 @@ impl WgpuExecutor {
             usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
             mapped_at_creation: false,
         });
+        self.buffers.window(&window)?;
         let mut encoder = self.encoder();
-        encoder.copy_buffer_to_buffer(
-            self.buffers.window(&window)?,
-            window.offset,
-            &staging,
-            0,
-            window.bytes,
-        );
-        let submission = self.submit(encoder);
+        let from = self.buffers.window(&window)?;
+        encoder.copy_buffer_to_buffer(from, window.offset, &staging, 0, window.bytes);
+        self.pending = Some(encoder);
         self.counters.read_bytes += window.bytes;
-        self.gpu.check()?;
-        let device = self.gpu.device.clone();
-        Ok(ReadBack::new(device, staging, submission))
+        let (back, recorded) = ReadBack::new(self.gpu.device.clone(), staging);
+        self.reads.push(recorded);
+        Ok(back)
+    }
+}
+
+/// Submits what is recorded, and asks for what is read with it.
+fn submit(queue: &wgpu::Queue, encoder: wgpu::CommandEncoder, reads: &mut Vec<Recorded>) {
+    let submission = queue.submit([encoder.finish()]);
+    for read in reads.drain(..) {
+        read.submitted(submission.clone());
     }
 }

@@ -22,6 +22,8 @@ use std::rc::Rc;
 /// What was compared so far, by variant; shared with the executor.
 pub type Agreements = Rc<RefCell<HashMap<KernelKey, Agreement>>>;
 
+type Read = Pin<Box<dyn Future<Output = Result<Vec<u8>, ExecutorError>>>>;
+
 /// Runs everything on a device and on the reference.
 #[derive(Debug)]
 pub struct TwinExecutor<E> {
@@ -197,9 +199,20 @@ impl<E: Executor> Executor for TwinExecutor<E> {
         buffer: BufferId,
         range: Range<u64>,
     ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static {
-        type Read = Pin<Box<dyn Future<Output = Result<Vec<u8>, ExecutorError>>>>;
         let read: Read = match self.both(buffer) {
             Ok((device, _)) => Box::pin(self.device.read(device, range)),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        };
+        read
+    }
+
+    fn read_with_next(
+        &mut self,
+        buffer: BufferId,
+        range: Range<u64>,
+    ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static {
+        let read: Read = match self.both(buffer) {
+            Ok((device, _)) => Box::pin(self.device.read_with_next(device, range)),
             Err(error) => Box::pin(std::future::ready(Err(error))),
         };
         read

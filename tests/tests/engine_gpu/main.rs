@@ -9,6 +9,7 @@ mod fusion;
 mod loss;
 mod run_ahead;
 mod sharing;
+mod submits;
 
 use twoclock_core::clock::ManualClock;
 use twoclock_core::engine::EngineCore;
@@ -22,7 +23,7 @@ use twoclock_core::weights::Checkpoint;
 use twoclock_shaders::caps::{Caps, DeviceKind};
 use twoclock_shaders::cpu::CpuExecutor;
 use twoclock_shaders::executor::{Executor, ExecutorError};
-use twoclock_shaders::gpu::{DeviceOptions, GpuDevice, SubmitBudget, WgpuExecutor};
+use twoclock_shaders::gpu::{DeviceOptions, GpuDevice, WgpuExecutor};
 use twoclock_shaders::kernels::kv::KvDtype;
 use twoclock_shaders::kernels::residual::{ResidualParams, dispatch};
 use twoclock_shaders::program::{Command, CountId, Program, Slice, StepArgs};
@@ -45,56 +46,6 @@ fn tiny() -> Synthetic {
         max_position_embeddings: 128,
         seed: 7,
     }
-}
-
-/// Generated ids, and the submits a step took: one a decode step.
-fn generate(executor: &mut WgpuExecutor, max_tokens: usize) -> (Vec<u32>, u64) {
-    let checkpoint = tiny().checkpoint();
-    let config = SchedulerConfig {
-        max_model_len: 128,
-        max_num_batched_tokens: 64,
-        num_blocks: 5,
-        ..SchedulerConfig::default()
-    };
-    let options = RunnerOptions::default();
-    let runner =
-        ModelRunner::load(&mut *executor, &checkpoint, &config, options, |_| ()).expect("loads");
-    let clock = ManualClock::default();
-    let mut engine = EngineCore::new(runner, clock, &checkpoint.config, config).expect("an engine");
-    let params = SamplingParams {
-        max_tokens,
-        ignore_eos: true,
-        ..SamplingParams::default()
-    };
-    let before = engine.runner_mut().executor().submits();
-    let answers = pollster::block_on(engine.generate(vec![(vec![1, 2, 3, 4, 5], params)]));
-    let answer = answers.expect("a device").remove(0).expect("an answer");
-    let after = engine.runner_mut().executor().submits();
-    (answer.token_ids, after - before)
-}
-
-#[test]
-fn a_step_is_one_submit_and_a_long_one_is_cut() {
-    let mut executor = device();
-    let (ids, submits) = generate(&mut executor, 6);
-    assert_eq!(ids.len(), 6);
-    assert_eq!(submits, 6, "one submit a step");
-
-    // A device so slow, by prediction, that every block between two cuts is a submit of its own.
-    let slow = SubmitBudget {
-        seconds: 1e-9,
-        bytes_per_second: 1.0,
-        flops_per_second: 1.0,
-    };
-    let mut executor = device().with_submit_budget(slow);
-    let (cut, submits) = generate(&mut executor, 6);
-    assert_eq!(cut, ids, "cuts change nothing");
-    let blocks = 3 * 4 + 2;
-    assert_eq!(
-        submits,
-        6 * blocks,
-        "four matrices a layer, the head's matrix, the draw"
-    );
 }
 
 /// In this class, with pages of this type.
