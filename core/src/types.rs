@@ -61,6 +61,8 @@ pub enum StopReason {
 pub struct TokenLogprobs {
     /// Of the token that stands there.
     pub logprob: f32,
+    /// Its place among all, from 1, in the order of [`top`](Self::top).
+    pub rank: u32,
     /// The best ids with theirs, best first, lowest id first on a tie.
     pub top: Vec<(TokenId, f32)>,
 }

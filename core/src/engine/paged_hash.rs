@@ -78,6 +78,7 @@ impl PagedHash {
         }
         let logprob = |p: usize, target: TokenId| TokenLogprobs {
             logprob: -((self.hash(table, p) ^ u64::from(target)) as f32),
+            rank: 1,
             top: Vec::new(),
         };
         SequenceOutput {

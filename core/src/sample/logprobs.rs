@@ -1,6 +1,7 @@
 //! Log-probabilities of one row of logits.
 
 use crate::types::{TokenId, TokenLogprobs};
+use std::cmp::Ordering;
 
 /// The natural logarithm of a softmax, ready to be asked for single ids.
 #[derive(Clone, Copy, Debug)]
@@ -37,15 +38,24 @@ impl<'a> LogSoftmax<'a> {
             return Vec::new();
         }
         let mut ids: Vec<TokenId> = (0..self.logits.len() as TokenId).collect();
-        let better = |&a: &TokenId, &b: &TokenId| {
-            self.logits[b as usize]
-                .total_cmp(&self.logits[a as usize])
-                .then(a.cmp(&b))
-        };
+        let better = |&a: &TokenId, &b: &TokenId| self.order(a, b);
         ids.select_nth_unstable_by(n - 1, better);
         ids.truncate(n);
         ids.sort_unstable_by(better);
         ids.into_iter().map(|id| (id, self.logprob(id))).collect()
+    }
+
+    /// The place of an id of the row among all, from 1, in that order.
+    pub fn rank(&self, id: TokenId) -> u32 {
+        let all = 0..self.logits.len() as TokenId;
+        1 + all.filter(|&other| self.order(other, id).is_lt()).count() as u32
+    }
+
+    /// Less for the better one.
+    fn order(&self, a: TokenId, b: TokenId) -> Ordering {
+        self.logits[b as usize]
+            .total_cmp(&self.logits[a as usize])
+            .then(a.cmp(&b))
     }
 }
 
@@ -54,6 +64,7 @@ pub fn token_logprobs(logits: &[f32], id: TokenId, n: usize) -> TokenLogprobs {
     let softmax = LogSoftmax::new(logits);
     TokenLogprobs {
         logprob: softmax.logprob(id),
+        rank: softmax.rank(id),
         top: softmax.top(n),
     }
 }
@@ -70,6 +81,8 @@ mod tests {
         assert!((sum - 1.0).abs() < 1e-6);
         let ids: Vec<u32> = softmax.top(3).into_iter().map(|(id, _)| id).collect();
         assert_eq!(ids, [1, 3, 0]);
+        let ranks: Vec<u32> = (0..5).map(|id| softmax.rank(id)).collect();
+        assert_eq!(ranks, [3, 1, 5, 2, 4]);
         assert_eq!(softmax.top(99).len(), 5);
         assert!(softmax.logprob(5).is_nan());
     }

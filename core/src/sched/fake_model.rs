@@ -204,6 +204,7 @@ impl FakeModel {
             let last = hashes(share).pop().unwrap();
             let logprob = |t: &TokenId| TokenLogprobs {
                 logprob: -(*t as f32),
+                rank: 1,
                 top: vec![],
             };
             let id = (last ^ share.sampling.seed as u32) % VOCAB;

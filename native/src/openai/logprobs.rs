@@ -28,8 +28,7 @@ pub(super) fn echoed<'a>(
     ids.zip(scored)
 }
 
-/// Of each prompt token but the first: its own and the best ones by id. A token's rank is known where
-/// it is among those.
+/// Of each prompt token but the first: its own and the best ones by id.
 pub(super) fn of_prompt(completion: &Completion, tokenizer: &Tokenizer) -> impl Serialize {
     Each(move || {
         let scored = completion.prompt_token_ids.iter().skip(1).copied();
@@ -40,13 +39,14 @@ pub(super) fn of_prompt(completion: &Completion, tokenizer: &Tokenizer) -> impl 
 }
 
 fn of_position(id: TokenId, scores: &TokenLogprobs, tokenizer: &Tokenizer) -> Value {
-    let rank = |id| scores.top.iter().position(|(best, _)| *best == id);
-    let best = scores.top.iter().copied().filter(|(best, _)| *best != id);
-    let all = std::iter::once((id, scores.logprob)).chain(best);
-    let all = all.map(|(id, logprob)| {
+    let best = scores.top.iter().zip(1..);
+    let best = best.map(|(&(id, logprob), rank)| (id, logprob, rank));
+    let best = best.filter(|(best, ..)| *best != id);
+    let all = std::iter::once((id, scores.logprob, scores.rank)).chain(best);
+    let all = all.map(|(id, logprob, rank)| {
         let one = json!({
             "logprob": logprob,
-            "rank": rank(id).map(|above| above + 1),
+            "rank": rank,
             "decoded_token": spelled(id, tokenizer),
         });
         (id.to_string(), one)
