@@ -221,6 +221,8 @@ def main():
         "nothing breaks its policy": lambda: seen["broken"] == [],
         "times say of how many they are": lambda: [row[0] for row in seen["times"]] == ["TTFT", "TPOT", "ITL"]
         and seen["times"][0][4] in [str(3 * n) for n in range(1, 100)] and seen["times"][1][1:] == ["–"] * 4,
+        "a percentile is told of as many as it needs": lambda: [cell != "–" for cell in seen["times"][0][1:4]]
+        == [int(seen["times"][0][4]) >= few for few in (2, 10, 100)],
         "where the live view is kept inside, the chat is there": lambda: proxied["shown"] == "none"
         and proxied["state"] == "" and proxied["models"] == ["m", "other"] and "w2" in proxied["said"]
         and Proxied.asked[0]["model"] == "other",
