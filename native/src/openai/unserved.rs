@@ -92,4 +92,23 @@ mod tests {
             "return_token_ids": false, "include_reasoning": true, "unheard_of": 5});
         assert_eq!(refuse(&Fields::of(&served).unwrap()), Ok(()));
     }
+
+    /// Whoever reads the description of the server alone, be it a program, learns what is refused.
+    #[test]
+    fn what_is_refused_is_described() {
+        let described: Value = serde_json::from_str(include_str!("../serve/openapi.json")).unwrap();
+        for path in ["/v1/chat/completions", "/v1/completions"] {
+            let content = &described["paths"][path]["post"]["requestBody"]["content"];
+            let name = content["application/json"]["schema"]["$ref"].as_str();
+            let name = name.unwrap().rsplit('/').next().unwrap();
+            let fields = &described["components"]["schemas"][name]["properties"];
+            for name in FIELDS {
+                assert_eq!(fields[name]["type"], "null", "{path} {name}");
+            }
+            for (name, served) in FLAGS {
+                assert_eq!(fields[name]["enum"], json!([served, null]), "{path} {name}");
+            }
+            assert!(fields["best_of"].is_object());
+        }
+    }
 }
