@@ -1,10 +1,13 @@
-//! Connections that are open: so many at most. Where one more comes, those that lie idle are asked to make room for it.
-//! Knows no protocol.
+//! Connections that are open: so many at most. Where one more comes, those that lie idle are asked to make room for it;
+//! a few more have room beside them for who only comes to hear that the server ends. Knows no protocol.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+/// Places beside the others for who comes late. Files that are kept for what is no connection are enough for them.
+const LATE: usize = 32;
 
 /// The places, for everybody.
 #[derive(Clone, Debug)]
@@ -14,6 +17,7 @@ pub struct Connections(Arc<Places>);
 struct Places {
     most: u32,
     free: Arc<Semaphore>,
+    late: Arc<Semaphore>,
     is_full: AtomicBool,
     /// Told each time that somebody waits for a place.
     crowded: watch::Sender<()>,
@@ -33,6 +37,7 @@ impl Connections {
         Self(Arc::new(Places {
             most,
             free: Arc::new(Semaphore::new(most as usize)),
+            late: Arc::new(Semaphore::new(LATE)),
             is_full: AtomicBool::new(false),
             crowded: watch::Sender::new(()),
         }))
@@ -73,9 +78,24 @@ impl Connections {
             places.crowded.send_replace(());
             free.acquire_owned().await.expect("nobody closes it")
         };
+        self.taken(permit)
+    }
+
+    /// A place for one who comes while the server ends, and is soon gone: where none is free, beside those who have
+    /// theirs, whom nobody asks for room.
+    pub async fn late_place(&self) -> Place {
+        let (free, late) = (Arc::clone(&self.0.free), Arc::clone(&self.0.late));
+        let permit = match free.try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => late.acquire_owned().await.expect("nobody closes it"),
+        };
+        self.taken(permit)
+    }
+
+    fn taken(&self, permit: OwnedSemaphorePermit) -> Place {
         Place {
             _permit: permit,
-            crowded: places.crowded.subscribe(),
+            crowded: self.0.crowded.subscribe(),
         }
     }
 }
@@ -120,6 +140,23 @@ mod tests {
         // Who came last has not heard of the wish that brought it.
         assert!(pin!(third.is_wanted()).poll(cx).is_pending());
         drop((second, third));
+        assert_eq!(connections.num_open(), 0);
+    }
+
+    #[test]
+    fn a_few_who_come_late_have_room_beside_the_others() {
+        let connections = Connections::new(1);
+        let first = block_on(connections.late_place());
+        assert_eq!(connections.num_open(), 1);
+        let mut late: Vec<_> = (0..LATE)
+            .map(|_| block_on(connections.late_place()))
+            .collect();
+        let mut waits = Box::pin(connections.late_place());
+        let cx = &mut Context::from_waker(Waker::noop());
+        assert!(waits.as_mut().poll(cx).is_pending());
+        late.pop();
+        assert!(waits.as_mut().poll(cx).is_ready());
+        drop((first, late));
         assert_eq!(connections.num_open(), 0);
     }
 

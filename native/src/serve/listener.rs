@@ -1,10 +1,10 @@
 //! Where connections come in: each is taken where there is a place for it, bounded in its head and times, and served by
-//! one router until the server stops.
+//! one router until the server stops. Who is still in the host's queue then is taken too, and told so.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::connection::Connection;
 use super::connections::{Connections, Place};
@@ -41,7 +41,9 @@ const MAX_AHEAD: usize = 64 << 10;
 /// Before another connection is taken, where the host had nothing to take it with.
 const NAP: Duration = Duration::from_millis(100);
 
-/// For so long a connection keeps its place though nothing has come over it.
+/// For so long a connection keeps its place though nothing has come over it; and one that is to make room, or whose
+/// server ends, though nothing is to be answered: the rest of a head may be on its way, which is mostly one packet, or
+/// an answer that was given on its way to who still sends.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Bounds of a connection.
@@ -59,8 +61,6 @@ type Io = TokioIo<Connection<TcpStream>>;
 /// Where connections come in.
 #[derive(Debug)]
 pub struct Door {
-    /// Bound to its address.
-    pub listener: TcpListener,
     /// Who answers.
     pub router: Router,
     /// How many there are.
@@ -74,23 +74,33 @@ pub struct Door {
 }
 
 impl Door {
-    /// Serves connections until `stopped` resolves, then lets those that were taken end within `grace`. What is answered
-    /// runs until it is written.
-    pub async fn serve(self, stopped: impl Future<Output = ()>, grace: Duration) {
+    /// Serves connections until `stopped` resolves, then lets those that were taken end within `grace`, and those that
+    /// wait to be. What is answered runs until it is written.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        stopped: impl Future<Output = ()>,
+        grace: Duration,
+    ) {
         let (alive, mut all_ended) = mpsc::channel(1);
-        let _ = until(stopped, self.take(alive)).await;
+        let _ = until(stopped, self.take(&listener, &alive)).await;
+        let end = Instant::now() + grace;
+        match listener.into_std() {
+            Ok(listener) => drop(timeout_at(end, self.take_rest(listener, &alive)).await),
+            Err(error) => tracing::warn!(%error, "who waited to be heard is not"),
+        }
         // Nobody is heard any more.
-        drop(self);
-        if timeout(grace, all_ended.recv()).await.is_err() {
+        drop((self, alive));
+        if timeout_at(end, all_ended.recv()).await.is_err() {
             tracing::warn!("some connections did not end in time and are cut");
         }
     }
 
     /// Takes connections for as long as it is asked to; each has `alive` until it ends.
-    async fn take(&self, alive: mpsc::Sender<Infallible>) {
+    async fn take(&self, listener: &TcpListener, alive: &mpsc::Sender<Infallible>) {
         let mut is_short = false;
         loop {
-            let (stream, peer) = match self.listener.accept().await {
+            let (stream, peer) = match listener.accept().await {
                 Ok(taken) => taken,
                 Err(error) if is_of_a_connection(&error) => continue,
                 Err(error) => {
@@ -105,26 +115,53 @@ impl Door {
             if std::mem::take(&mut is_short) {
                 tracing::info!("connections are taken again");
             }
-            let taken = Taken {
-                stream,
-                peer,
-                router: self.router.clone(),
-                bounds: self.bounds,
-                shutdown: self.shutdown.clone(),
-                counts: self.counts.clone(),
-            };
-            let (alive, connections) = (alive.clone(), self.connections.clone());
-            let (placed, is_placed) = oneshot::channel();
-            // It has its stream already while it waits, so that whatever ends this drops nobody who was taken.
-            tokio::spawn(async move {
-                let place = connections.place().await;
-                let _ = placed.send(());
-                taken.serve(place).await;
-                drop(alive);
-            });
-            // Who comes behind it waits in the host's queue, and costs nothing here.
-            let _ = is_placed.await;
+            self.place(stream, peer, alive).await;
         }
+    }
+
+    /// Takes those that are in the host's queue, which would else be reset with it.
+    async fn take_rest(&self, listener: StdListener, alive: &mpsc::Sender<Infallible>) {
+        loop {
+            let taken = listener.accept().and_then(|(stream, peer)| {
+                stream.set_nonblocking(true)?;
+                Ok((TcpStream::from_std(stream)?, peer))
+            });
+            match taken {
+                Ok((stream, peer)) => self.place(stream, peer, alive).await,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if is_of_a_connection(&error) => {}
+                // Those that end leave the host something to take others with.
+                Err(_) => sleep(NAP).await,
+            }
+        }
+    }
+
+    /// Has a connection served once there is a place for it, and resolves then: who comes behind it waits in the host's
+    /// queue, and costs nothing here.
+    async fn place(&self, stream: TcpStream, peer: SocketAddr, alive: &mpsc::Sender<Infallible>) {
+        let taken = Taken {
+            stream,
+            peer,
+            router: self.router.clone(),
+            bounds: self.bounds,
+            shutdown: self.shutdown.clone(),
+            counts: self.counts.clone(),
+        };
+        let (alive, connections) = (alive.clone(), self.connections.clone());
+        let (placed, is_placed) = oneshot::channel();
+        // It has its stream already while it waits, so that whatever ends this drops nobody who was taken.
+        tokio::spawn(async move {
+            // A server that drains does not wait for those who have places: they may have them until it ends.
+            let drains = taken.shutdown.reached(Phase::Draining);
+            let place = match until(drains, connections.place()).await {
+                Some(place) => place,
+                None => connections.late_place().await,
+            };
+            let _ = placed.send(());
+            taken.serve(place).await;
+            drop(alive);
+        });
+        let _ = is_placed.await;
     }
 }
 
@@ -149,10 +186,7 @@ impl Taken {
             shutdown,
             counts,
         } = self;
-        let (may_idle, next) = match shutdown.phase() {
-            Phase::Open => (true, Phase::Draining),
-            Phase::Draining | Phase::Stopped => (false, Phase::Stopped),
-        };
+        let may_idle = shutdown.phase() == Phase::Open;
         // Pieces of answers are small and are not to wait for each other.
         let _ = stream.set_nodelay(true);
         let unread = Unread::default();
@@ -161,10 +195,12 @@ impl Taken {
         let too_little = ReadsTooLittle::default();
         let write_limit = WriteLimit::new(bounds.write_timeout, too_little.clone());
         let stream = Connection::new(stream, write_limit, unread.clone(), unsent.clone());
+        let answers = unsent.clone();
         let router = TowerToHyperService::new(router);
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
             request.extensions_mut().insert(ConnectInfo(peer));
             request.extensions_mut().insert(too_little.clone());
+            unsent.ask();
             let answer = router.call(request.map(|body| unread.watch(body)));
             let unsent = unsent.clone();
             async move {
@@ -182,42 +218,46 @@ impl Taken {
             .serve_connection(TokioIo::new(stream), service);
         let settled = Instant::now() + FRESH;
         let leave = async {
-            let _ = until(place.is_wanted(), shutdown.reached(next)).await;
+            let _ = until(place.is_wanted(), shutdown.reached(Phase::Draining)).await;
             // Of one that has just come the first request may be on its way.
             if came.is_silent() {
                 sleep_until(settled).await;
             }
         };
-        if let Err(error) = serve_until(leave, connection).await {
+        if let Err(error) = serve_until(leave, connection, &answers).await {
             note(&counts, &error, peer.ip());
         }
         drop(place);
     }
 }
 
-/// Serves a connection. Once `leave` resolves it ends when it has nothing to answer.
+/// Serves a connection. Once `leave` resolves it ends when it has nothing to answer: what is whole by then, or soon.
 async fn serve_until<S>(
     leave: impl Future<Output = ()>,
     connection: http1::Connection<Io, S>,
+    answers: &Unsent,
 ) -> hyper::Result<()>
 where
     S: HttpService<Incoming, ResBody = Body, Error = Infallible>,
 {
     let (mut leave, mut connection) = (pin!(leave), pin!(connection));
-    let mut leaves = false;
-    poll_fn(|cx| {
+    let ended = poll_fn(|cx| {
         // First what has come: a request that is there is answered.
-        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-            return Poll::Ready(ended);
+        match connection.as_mut().poll(cx) {
+            Poll::Ready(ended) => Poll::Ready(Some(ended)),
+            Poll::Pending => leave.as_mut().poll(cx).map(|()| None),
         }
-        if leaves || leave.as_mut().poll(cx).is_pending() {
-            return Poll::Pending;
-        }
-        leaves = true;
-        connection.as_mut().graceful_shutdown();
-        connection.as_mut().poll(cx)
-    })
-    .await
+    });
+    if let Some(ended) = ended.await {
+        return ended;
+    }
+    connection.as_mut().graceful_shutdown();
+    match timeout(FRESH, connection.as_mut()).await {
+        Ok(ended) => ended,
+        Err(_) if answers.is_some() => connection.await,
+        // A head that is not whole, or an answer that was given.
+        Err(_) => Ok(()),
+    }
 }
 
 /// Notes why a connection ended: what came for a request and was none has been answered, and is counted. What else a
@@ -264,13 +304,13 @@ mod tests {
             let write_limit = WriteLimit::new(FRESH, ReadsTooLittle::default());
             let unsent = Unsent::new(Shutdown::default());
             let unread = Unread::default();
-            let stream = Connection::new(stream, write_limit, unread.clone(), unsent);
+            let stream = Connection::new(stream, write_limit, unread.clone(), unsent.clone());
             let service = service_fn(async |request: hyper::Request<Incoming>| {
                 let body = unread.watch(request.into_body());
                 Ok::<_, Infallible>(Response::new(body))
             });
             let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-            serve_until(std::future::ready(()), connection)
+            serve_until(std::future::ready(()), connection, &unsent)
                 .await
                 .unwrap();
             let mut answer = String::new();

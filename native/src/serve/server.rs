@@ -92,14 +92,13 @@ impl Server {
             app.models.end().await;
         };
         let door = Door {
-            listener,
             router: router(Arc::clone(&app)),
             connections: app.connections.clone(),
             bounds,
             shutdown: app.shutdown.clone(),
             counts: app.http_metrics.clone(),
         };
-        door.serve(stopped, LAST_WORDS).await;
+        door.serve(listener, stopped, LAST_WORDS).await;
         keeping.abort();
         giving_back.abort();
         // It has seen that the server stops, and says what that cuts.

@@ -331,13 +331,13 @@ fn how_urgent_a_request_is_counts_only_where_the_operator_lets_it() {
 #[test]
 fn who_lies_idle_makes_room() {
     let scene = Scene::start(Plan {
-        max_connections: 3,
+        max_connections: 4,
         ..Plan::default()
     });
     let client = scene.client;
     let mut streamed = long(200);
     streamed["stream"] = json!(true);
-    // One is in the middle of an answer, one has had its answer, one has said nothing.
+    // One is in the middle of an answer, one has had its answer, one is in the middle of a head, one has said nothing.
     let mut reader = client.begin("/v1/completions", &streamed);
     read_until(&mut reader, "data: ");
     let mut kept = client.connect();
@@ -349,9 +349,11 @@ fn who_lies_idle_makes_room() {
         kept.read_exact(&mut byte).unwrap();
         answer.extend(byte);
     }
+    let mut half = client.connect();
+    half.write_all(b"GET /ver").unwrap();
     let mut silent = client.connect();
     assert_eq!(client.get("/health").status, 200);
-    for idle in [&mut kept, &mut silent] {
+    for idle in [&mut kept, &mut half, &mut silent] {
         assert_eq!(idle.read_to_end(&mut Vec::new()).unwrap(), 0);
     }
     read_until(&mut reader, "[DONE]");

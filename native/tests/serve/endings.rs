@@ -210,26 +210,82 @@ fn idle_connections_end_when_it_drains() {
     scene.end();
 }
 
-/// It was taken, and a server that ends owes it a word.
+/// Heads that were begun; of one the rest comes.
+#[test]
+fn half_a_head_holds_no_drain() {
+    let gate = Gate::default();
+    let mut scene = Scene::start(Plan {
+        gate: Some(gate.clone()),
+        ..Plan::default()
+    });
+    let client = scene.client;
+    let running = client.begin("/v1/completions", &long(3));
+    wait(|| gate.is_asked());
+    let (first, rest) = ("GET /v1/mod", "els HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let mut half: Vec<_> = (0..3).map(|_| client.connect()).collect();
+    for stream in &mut half {
+        stream.write_all(first.as_bytes()).unwrap();
+    }
+    // One that was answered before ends at once.
+    let mut kept = client.connect();
+    kept.write_all((first.to_owned() + rest + first).as_bytes())
+        .unwrap();
+    read_through(&mut kept, b"}]}");
+    scene.shutdown.advance(Phase::Draining);
+    assert_eq!(kept.read_to_end(&mut Vec::new()).unwrap(), 0);
+    // Not at once, but soon.
+    thread::sleep(Duration::from_millis(100));
+    let mut whole = half.pop().unwrap();
+    whole.write_all(rest.as_bytes()).unwrap();
+    let answer = reply(whole);
+    assert_eq!(
+        (answer.status, &answer.error()["code"]),
+        (503, &json!("shutting_down"))
+    );
+    for mut stream in half {
+        assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap(), 0);
+    }
+    assert_eq!(scene.shutdown.num_running(), 1);
+    gate.open(usize::MAX / 2);
+    assert_eq!(reply(running).status, 200);
+    scene.end();
+}
+
+/// One of them was taken, the others are in the host's queue: a server that ends owes them a word, though those who have
+/// places keep them.
 #[test]
 fn who_waits_for_a_place_when_it_ends_is_answered() {
-    for phase in [Phase::Draining, Phase::Stopped] {
+    for (phase, runs) in [
+        (Phase::Draining, true),
+        (Phase::Draining, false),
+        (Phase::Stopped, false),
+    ] {
         let mut scene = Scene::start(Plan {
             max_connections: 1,
             ..Plan::default()
         });
         let mut place = block_on(scene.app.connections.place());
-        let waiting = scene.client.begin("/v1/completions", &long(1));
+        let running = runs.then(|| scene.shutdown.enter().unwrap());
+        let waiting: Vec<_> = (0..8)
+            .map(|_| scene.client.begin("/v1/completions", &long(1)))
+            .collect();
         block_on(place.is_wanted());
         scene.shutdown.advance(phase);
-        drop(place);
-        let answer = reply(waiting);
-        assert_eq!(
-            (answer.status, &answer.error()["code"]),
-            (503, &json!("shutting_down"))
-        );
-        assert_eq!(answer.header("connection"), Some("close"));
+        for waiting in waiting {
+            let answer = reply(waiting);
+            assert_eq!(
+                (answer.status, &answer.error()["code"]),
+                (503, &json!("shutting_down"))
+            );
+            assert_eq!(answer.header("connection"), Some("close"));
+        }
+        if runs {
+            // All of that was while it drained.
+            assert_eq!(scene.shutdown.phase(), Phase::Draining);
+        }
+        drop(running);
         scene.end();
+        drop(place);
     }
 }
 
@@ -249,14 +305,13 @@ fn an_answer_runs_until_it_is_written() {
             let router = Router::new().route("/much", get(|| async { " ".repeat(LENGTH) }));
             let stopped = ends.reached(Phase::Stopped);
             let door = Door {
-                listener,
                 router,
                 connections: Connections::new(8),
                 bounds: Plan::default().bounds,
                 shutdown: ends.clone(),
                 counts: HttpMetrics::default(),
             };
-            door.serve(stopped, PATIENCE).await;
+            door.serve(listener, stopped, PATIENCE).await;
         });
     });
     let mut stream = Client(is_told.recv().unwrap(), None).connect();

@@ -73,14 +73,13 @@ impl Heard {
                     app.models.end().await;
                 };
                 let door = Door {
-                    listener,
                     router,
                     connections: app.connections.clone(),
                     bounds,
                     shutdown: app.shutdown.clone(),
                     counts: app.http_metrics.clone(),
                 };
-                door.serve(stopped, Duration::from_secs(10)).await;
+                door.serve(listener, stopped, Duration::from_secs(10)).await;
             });
         });
         let (at, app) = is_told.recv().unwrap();
