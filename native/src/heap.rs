@@ -15,8 +15,12 @@ pub fn freed_much() {
     LEFT.store(LOOKS, Ordering::Relaxed);
 }
 
-/// Gives what is free back to the host if somebody has freed much; says whether it did. May take milliseconds for each
-/// hundred MiB.
+/// Whether somebody said so, and what is free is still to be given back.
+pub fn is_due() -> bool {
+    LEFT.load(Ordering::Relaxed) > 0
+}
+
+/// Gives what is free back to the host if that is due; says whether it did. May take milliseconds for each hundred MiB.
 pub fn give_back() -> bool {
     let looks = LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
         left.checked_sub(1)

@@ -135,8 +135,10 @@ async fn give_back() {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        // On a thread of its own, as it may take longer than anybody else is to wait.
-        let _ = spawn_blocking(heap::give_back).await;
+        if heap::is_due() {
+            // On a thread of its own, as it may take longer than anybody else is to wait.
+            let _ = spawn_blocking(heap::give_back).await;
+        }
     }
 }
 
