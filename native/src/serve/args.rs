@@ -28,6 +28,9 @@ loaded before anybody is heard; of several each is loaded when first asked for. 
 Ctrl-C) lets what runs end and takes nothing new; a second one stops at once. Who has gone costs \
 nothing more: the request is given up.
 
+The exit status is 0 where a signal ended it, also if requests were cut as the time to drain was over or by a second \
+signal, which the log says; 1 where it could not start, and 2 where the command line is wrong.
+
 A request that says no temperature is drawn at what the model recommends, else at 1, as OpenAI's \
 are; `twoclock run` draws at 0 there. Give \"temperature\": 0 for the likeliest token each time.
 

@@ -1,9 +1,9 @@
-//! What a server does at the host's signals, from its first moment on.
+//! What a server does at the host's signals, from its first moment on, and what its exit status says.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 
-use crate::scene::{Program, Unheard, wait};
+use crate::scene::{Program, Unheard, endless, read_until, wait};
 
 /// Models may take long to be fetched, opened and loaded.
 #[test]
@@ -21,6 +21,39 @@ fn signals_are_heeded_before_it_is_heard() {
     let (status, said) = server.end();
     assert_eq!(status.code(), Some(0), "{status} {said}");
     assert!(said.contains("told to end"), "{said}");
+}
+
+/// Whoever asked for its end got it: a service that was told to end is neither restarted nor called failed, be it that
+/// requests were cut.
+#[test]
+fn the_exit_status_says_whether_it_was_told_to_end() {
+    for (is_asked, drain_timeout, num_signals, said) in [
+        (false, "60", 1, "all requests have ended"),
+        (true, "1", 1, "the time to drain is over"),
+        (true, "60", 2, "stopped before all requests have ended"),
+    ] {
+        let server = Program::start(&["--drain-timeout", drain_timeout]);
+        let client = server.client;
+        let _asked = is_asked.then(|| {
+            let mut stream = client.begin("/v1/completions", &endless());
+            read_until(&mut stream, "data: ");
+            stream
+        });
+        server.terminate();
+        if num_signals > 1 {
+            wait(|| client.get("/health").status == 503);
+            server.terminate();
+        }
+        let (status, log) = server.end();
+        assert_eq!(status.code(), Some(0), "{log}");
+        assert!(log.contains(said), "{log}");
+    }
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    for (arguments, code) in [(["--port", &port], 1), (["--drain-timeout", "soon"], 2)] {
+        let (status, said) = Unheard::start_after(":", &arguments).end();
+        assert_eq!(status.code(), Some(code), "{said}");
+    }
 }
 
 #[test]
