@@ -120,6 +120,7 @@ fn the_end_of_a_load_and_of_a_model_is_said() {
         name: "a".to_owned(),
         aliases: Vec::new(),
         context_length: 128,
+        has_chat_template: false,
         load: Arc::new(load),
     };
     let seats = Seats::new(1);

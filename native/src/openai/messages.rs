@@ -23,15 +23,18 @@ pub struct Chat {
     pub format: AnswerFormat,
 }
 
+/// What is said of a chat whose model has no template.
+pub fn no_template() -> Refusal {
+    let said = "this model has no chat template: use /v1/completions";
+    Refusal::sentence("messages", said).code("no_chat_template")
+}
+
 /// Reads the messages of a body and what goes with them.
 ///
 /// # Errors
 /// [`Refusal`] of what is no message or tool, and of what the model's template refuses.
 pub fn read(fields: &Fields<'_>, serving: &Serving<'_>) -> Result<Chat, Refusal> {
-    let Some(template) = serving.template else {
-        let said = "this model has no chat template: use /v1/completions";
-        return Err(Refusal::sentence("messages", said).code("no_chat_template"));
-    };
+    let template = serving.template.ok_or_else(no_template)?;
     let given = fields.list("messages")?.filter(|list| !list.is_empty());
     let given = given.ok_or_else(|| Refusal::of("messages", "must be a list of at least one"))?;
     let messages = given

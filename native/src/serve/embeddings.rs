@@ -43,7 +43,7 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request) -> Result<Resp
         let asker = Asker::until(deadline);
         let (asked, body_room) = (asker.still_asked(), app.body_room.clone());
         let texts = move |lease, body| submit(lease, body, record, &asked, &body_room);
-        gather(intake::read(&app, request, texts).await?, &app).await
+        gather(intake::read(&app, request, |_| Ok(()), texts).await?, &app).await
     })
     .await
 }

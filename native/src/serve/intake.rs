@@ -8,8 +8,10 @@ use tokio::time::{Instant, timeout_at};
 use super::api_error::ApiError;
 use super::app::App;
 use super::lease::Lease;
+use super::offered::Offered;
 use super::request_body::RequestBody;
 use super::request_record::RequestRecord;
+use crate::openai::Refusal;
 
 /// Answers in the time that a request has.
 ///
@@ -26,14 +28,16 @@ pub async fn within(
     }
 }
 
-/// Has `look` look at the body of a request beside the model it names, in the lane of the body's length. To be called
-/// inside [`within`]: bodies, models and turns are waited for.
+/// Has `look` look at the body of a request beside the model it names, in the lane of the body's length. Whether such
+/// a request can be answered by a model at all `fits` says before that is loaded. To be called inside [`within`]:
+/// bodies, models and turns are waited for.
 ///
 /// # Errors
-/// The body's, the model's, or what `look` says.
+/// The body's, the model's, or what `fits` or `look` says.
 pub async fn read<T: Send + 'static>(
     app: &App,
     request: Request,
+    fits: impl FnOnce(&Offered) -> Result<(), Refusal>,
     look: impl FnOnce(Lease, RequestBody) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     let record = RequestRecord::of(&request);
@@ -41,6 +45,6 @@ pub async fn read<T: Send + 'static>(
     let length = body.num_bytes();
     let named = move || (body.model(), body);
     let (name, body) = app.reading.run(length, named).await?;
-    let lease = app.models.lease(name?.as_deref(), &record).await?;
+    let lease = app.models.lease(name?.as_deref(), fits, &record).await?;
     app.reading.run(length, move || look(lease, body)).await?
 }

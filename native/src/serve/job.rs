@@ -18,6 +18,7 @@ use super::asker::{Asker, StillAsked};
 use super::body_room::{BodyRoom, HeldRoom};
 use super::intake;
 use super::lease::Lease;
+use super::offered::Offered;
 use super::request_body::RequestBody;
 use super::request_id::RequestId;
 use super::request_record::{AskedOf, RequestRecord};
@@ -93,7 +94,14 @@ pub async fn begin(
             false => read.submit(&asked, &body_room).map(Begun::Runs),
         }
     };
-    match intake::read(app, request, look).await? {
+    let fits = |offered: &Offered| match protocol.endpoint {
+        Endpoint::Chat => offered.takes_chats().map_err(|refusal| {
+            // What such a body has whatever is in it.
+            refusal.renamed(&(protocol.names)(&Value::Null))
+        }),
+        Endpoint::Completions => Ok(()),
+    };
+    match intake::read(app, request, fits, look).await? {
         Begun::Runs(job) => Ok(job),
         Begun::Waits(read) => {
             let (asked, body_room) = (asker.still_asked(), app.body_room.clone());

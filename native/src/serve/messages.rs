@@ -19,6 +19,7 @@ use super::intake::{self, within};
 use super::job::{Job, Protocol, begin};
 use super::lease::Lease;
 use super::loaded::Loaded;
+use super::offered::Offered;
 use super::one_answer::OneAnswer;
 use super::request_body::RequestBody;
 use super::request_id::RequestId;
@@ -75,7 +76,7 @@ pub async fn count(State(app): State<Arc<App>>, request: Request) -> Result<Resp
             let counted = num_tokens(&body, lease.loaded());
             Ok(counted.map_err(|refusal| refusal.renamed(&names(&body)))?)
         };
-        let counted = intake::read(&app, request, count).await?;
+        let counted = intake::read(&app, request, Offered::takes_chats, count).await?;
         Ok(whole::json(&count_body(counted)))
     })
     .await

@@ -18,6 +18,7 @@ use super::offered::Offered;
 use super::request_record::RequestRecord;
 use super::seats::{Seat, Seats};
 use super::slot::{Ended, Found, Loading, Slot};
+use crate::openai::Refusal;
 use crate::output;
 
 /// Bounds of what is loaded.
@@ -97,18 +98,20 @@ impl Models {
         failed.map(|slot| slot.offered.name.as_str()).collect()
     }
 
-    /// The model of this name, loaded for it if need be. Without a name it is the only one. The request's record has
-    /// it also where it then is not served.
+    /// The model of this name, if it `fits`, loaded for it if need be. Without a name it is the only one. The request's
+    /// record has it also where it then is not served.
     ///
     /// # Errors
-    /// There is no such model, it cannot be loaded or has no room, or its engine has failed just now.
+    /// There is no such model, it does not fit, it cannot be loaded or has no room, or its engine has failed just now.
     pub async fn lease(
         &self,
         name: Option<&str>,
+        fits: impl FnOnce(&Offered) -> Result<(), Refusal>,
         record: &RequestRecord,
     ) -> Result<Lease, ApiError> {
         let slot = self.named(name)?;
         record.named(&slot.offered.name);
+        fits(&slot.offered)?;
         let counted = Counted::new(slot);
         let deadline = Instant::now() + self.limits.seat_wait;
         loop {

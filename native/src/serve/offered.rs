@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::loaded::Loaded;
+use crate::openai::messages;
+use crate::openai::refusal::Refusal;
 
 /// Loads a model: blocks, for minutes if need be.
 pub type Load = Arc<dyn Fn() -> anyhow::Result<Loaded> + Send + Sync>;
@@ -17,6 +19,8 @@ pub struct Offered {
     pub aliases: Vec<String>,
     /// Longest sequence, tokens.
     pub context_length: usize,
+    /// Its files, or its operator, say how chats are written for it.
+    pub has_chat_template: bool,
     /// How it comes.
     pub load: Load,
 }
@@ -26,6 +30,17 @@ impl Offered {
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let aliases = self.aliases.iter().map(String::as_str);
         [self.name.as_str()].into_iter().chain(aliases)
+    }
+
+    /// Whether it can be asked chats, which is known before it is loaded.
+    ///
+    /// # Errors
+    /// What is said where it cannot.
+    pub fn takes_chats(&self) -> Result<(), Refusal> {
+        match self.has_chat_template {
+            true => Ok(()),
+            false => Err(messages::no_template()),
+        }
     }
 }
 

@@ -104,6 +104,7 @@ impl Opening {
                 template_of(&checkpoint).context("--chat-template")?;
             }
             let context_length = opening.options.checked(&checkpoint.config)?.max_model_len;
+            let has_chat_template = checkpoint.text.chat_template.is_some();
             let opening = Arc::clone(&opening);
             // A lone model is loaded before anybody is heard; later the log is all that tells of loads.
             let has_bars = AtomicBool::new(is_alone);
@@ -118,6 +119,7 @@ impl Opening {
                 name,
                 aliases,
                 context_length,
+                has_chat_template,
                 load: Arc::new(load),
             });
         }

@@ -48,7 +48,7 @@ async fn read(app: &App, request: Request, answer: Answer) -> Result<Response, A
         let look = move |lease: Lease, body: RequestBody| {
             answer(&body.value()?, &lease.loaded().serving(), hold)
         };
-        let body = intake::read(app, request, look).await?;
+        let body = intake::read(app, request, |_| Ok(()), look).await?;
         Ok(body.alone().into_response())
     })
     .await

@@ -305,3 +305,47 @@ fn a_lost_device_and_a_fault_are_said() {
         assert_eq!(client.get("/v1/models").status, 200);
     }
 }
+
+/// What a model cannot be asked is known before it is loaded.
+#[test]
+fn a_chat_loads_no_model_that_takes_none() {
+    let plan = Plan {
+        models: vec!["one", "two"],
+        has_chat_template: false,
+        ..Plan::default()
+    };
+    let num_loads = Arc::clone(&plan.num_loads);
+    let scene = Scene::start(plan);
+    let client = scene.client;
+    let messages = json!([{"role": "user", "content": "a"}]);
+    let chat = json!({"model": "one", "messages": messages, "max_tokens": 1});
+    for (path, body, param) in [
+        ("/v1/chat/completions", &chat, "messages"),
+        (
+            "/v1/responses",
+            &json!({"model": "one", "input": "a"}),
+            "input",
+        ),
+    ] {
+        let refused = client.post(path, body);
+        let error = refused.error();
+        assert_eq!(
+            (refused.status, &error["code"], &error["param"]),
+            (400, &json!("no_chat_template"), &json!(param)),
+            "{path}"
+        );
+    }
+    for path in ["/v1/messages", "/v1/messages/count_tokens"] {
+        let refused = client.post(path, &chat);
+        assert_eq!(refused.status, 400, "{path}");
+        assert!(refused.body.contains("no chat template"), "{refused:?}");
+    }
+    assert_eq!(num_loads.load(Ordering::Relaxed), 0);
+    let mut text = long(1);
+    text["model"] = json!("one");
+    client.ask(TEXT, &text);
+    // What else a body may be shows when it is read.
+    let tokens = client.post("/tokenize", &chat);
+    assert_eq!(tokens.error()["code"], "no_chat_template");
+    assert_eq!(num_loads.load(Ordering::Relaxed), 1);
+}

@@ -93,6 +93,7 @@ impl Gate {
 /// How a server is to be.
 pub(crate) struct Plan {
     pub(crate) models: Vec<&'static str>,
+    pub(crate) has_chat_template: bool,
     pub(crate) settings: Settings,
     pub(crate) bounds: Bounds,
     pub(crate) max_connections: usize,
@@ -123,6 +124,7 @@ impl Default for Plan {
         let long = Duration::from_secs(30);
         Self {
             models: vec!["paced"],
+            has_chat_template: true,
             settings: Settings {
                 max_body: 1 << 20,
                 body_timeout: long,
@@ -213,6 +215,7 @@ pub(crate) fn app(address: IpAddr, plan: Plan) -> App {
         name: (*name).to_owned(),
         aliases: Vec::new(),
         context_length: CONTEXT,
+        has_chat_template: plan.has_chat_template,
         load: load(&plan),
     });
     let models = Models::new(offered.collect(), plan.model_limits);
@@ -229,6 +232,7 @@ pub(crate) fn app(address: IpAddr, plan: Plan) -> App {
 
 fn load(plan: &Plan) -> Load {
     let &Plan {
+        has_chat_template,
         max_waiting,
         max_num_seqs,
         step,
@@ -269,10 +273,10 @@ fn load(plan: &Plan) -> Load {
         // It teaches tools in the style of Mistral.
         let template =
             "{% if tools %}[TOOL_CALLS]{{ tools|tojson }}{% endif %}{{ messages[0].content }}";
-        let template = ChatTemplate::new(template, None, None, None)?;
+        let template = has_chat_template.then(|| ChatTemplate::new(template, None, None, None));
         Ok(Loaded::new(
             thread,
-            Some(template),
+            template.transpose()?,
             generation,
             pooling,
             CONTEXT,
