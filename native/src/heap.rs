@@ -1,6 +1,6 @@
-//! What the process's allocator keeps of memory that was freed. The C library of most Linux hosts keeps the pages between
-//! those that are in use, where a long body or a model was, until it is told. Knows not what had it; others say when it
-//! was much, so that nobody pays for looking where nothing was.
+//! What the process's allocator keeps of memory that was freed. The C library of most Linux hosts keeps the pages
+//! between those that are in use, where a long body or a model was, until it is told. Knows not what had it; others say
+//! when it was much, so that nobody pays for looking where nothing was.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

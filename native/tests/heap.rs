@@ -75,6 +75,14 @@ fn the_end_of_what_is_long_is_said() {
         let mut answer = AnswerRoom::new(4 * SHORT).begin();
         answer.gain(bytes).unwrap();
         assert_eq!(frees_much(|| drop(answer)).1, is_long, "{bytes} answered");
+        // Sent piece by piece.
+        let mut answer = AnswerRoom::new(4 * SHORT).begin();
+        answer.gain(bytes).unwrap();
+        let (answer, _) = frees_much(|| {
+            (0..bytes.div_ceil(SHORT)).for_each(|_| answer.give_back(SHORT));
+            answer
+        });
+        assert_eq!(frees_much(|| drop(answer)).1, is_long, "{bytes} sent");
     }
 }
 

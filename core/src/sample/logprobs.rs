@@ -1,7 +1,6 @@
 //! Log-probabilities of one row of logits.
 
 use crate::types::{TokenId, TokenLogprobs};
-use std::cmp::Ordering;
 
 /// The natural logarithm of a softmax, ready to be asked for single ids.
 #[derive(Clone, Copy, Debug)]
@@ -38,24 +37,28 @@ impl<'a> LogSoftmax<'a> {
             return Vec::new();
         }
         let mut ids: Vec<TokenId> = (0..self.logits.len() as TokenId).collect();
-        let better = |&a: &TokenId, &b: &TokenId| self.order(a, b);
+        let better = |&a: &TokenId, &b: &TokenId| {
+            self.logits[b as usize]
+                .total_cmp(&self.logits[a as usize])
+                .then(a.cmp(&b))
+        };
         ids.select_nth_unstable_by(n - 1, better);
         ids.truncate(n);
         ids.sort_unstable_by(better);
         ids.into_iter().map(|id| (id, self.logprob(id))).collect()
     }
 
-    /// The place of an id of the row among all, from 1, in that order.
+    /// The place of an id among all, from 1, in that order; behind all for one outside the row.
     pub fn rank(&self, id: TokenId) -> u32 {
-        let all = 0..self.logits.len() as TokenId;
-        1 + all.filter(|&other| self.order(other, id).is_lt()).count() as u32
-    }
-
-    /// Less for the better one.
-    fn order(&self, a: TokenId, b: TokenId) -> Ordering {
-        self.logits[b as usize]
-            .total_cmp(&self.logits[a as usize])
-            .then(a.cmp(&b))
+        let before = match self.logits.get(id as usize) {
+            Some(own) => {
+                let better = self.logits.iter().filter(|&other| other > own).count();
+                let ties = self.logits[..id as usize].iter();
+                better + ties.filter(|&other| other == own).count()
+            }
+            None => self.logits.len(),
+        };
+        before as u32 + 1
     }
 }
 
@@ -85,5 +88,9 @@ mod tests {
         assert_eq!(ranks, [3, 1, 5, 2, 4]);
         assert_eq!(softmax.top(99).len(), 5);
         assert!(softmax.logprob(5).is_nan());
+        assert_eq!(softmax.rank(5), 6);
+        // What a row without a number draws.
+        let none = token_logprobs(&[f32::NAN; 3], TokenId::MAX, 1);
+        assert!(none.logprob.is_nan() && none.rank == 4);
     }
 }

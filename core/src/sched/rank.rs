@@ -19,7 +19,8 @@ pub const STEPS_A_PRIORITY: i64 = 1024;
 pub struct Ahead {
     /// Tokens of their prompts.
     pub num_prompt_tokens: usize,
-    /// Steps that their sequences are counted for, together: one for each token of a likely answer, or for a prompt alone.
+    /// Steps that their sequences are counted for, together: one for each token of a likely answer, or for a prompt
+    /// alone.
     pub num_seq_steps: usize,
 }
 

@@ -5,6 +5,8 @@ use axum::http::StatusCode;
 
 use super::api_error::ApiError;
 use super::body_room::{BodyRoom, HeldRoom};
+use super::reading::SHORT;
+use crate::heap;
 
 /// The room that is free, as much as bodies of requests have. Clones are the same.
 #[derive(Clone, Debug)]
@@ -16,6 +18,8 @@ pub struct AnswerHold {
     room: AnswerRoom,
     held: HeldRoom,
     bytes: usize,
+    /// Most that it held at once.
+    most: usize,
 }
 
 impl AnswerRoom {
@@ -30,6 +34,7 @@ impl AnswerRoom {
             room: self.clone(),
             held: HeldRoom::default(),
             bytes: 0,
+            most: 0,
         }
     }
 }
@@ -55,6 +60,7 @@ impl AnswerHold {
             });
         }
         self.bytes = whole;
+        self.most = self.most.max(whole);
         Ok(())
     }
 
@@ -62,6 +68,15 @@ impl AnswerHold {
     pub fn give_back(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
         self.held = std::mem::take(&mut self.held).keep(self.bytes);
+    }
+}
+
+impl Drop for AnswerHold {
+    fn drop(&mut self) {
+        // It went piece by piece, none of which is much.
+        if self.most > SHORT {
+            heap::freed_much();
+        }
     }
 }
 

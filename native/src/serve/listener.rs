@@ -74,8 +74,8 @@ pub struct Door {
 }
 
 impl Door {
-    /// Serves connections until `stopped` resolves, then lets those that were taken end within `grace`, and those that
-    /// wait to be. What is answered runs until it is written.
+    /// Serves connections until `stopped` resolves, then lets those that were taken, or wait to be, end within `grace`.
+    /// What is answered runs until it is written.
     pub async fn serve(
         self,
         listener: TcpListener,

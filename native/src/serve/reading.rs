@@ -1,6 +1,6 @@
 //! Reading of requests: JSON, templates and tokens, and writing of long answers, on threads of their own, as each takes
-//! a core. Who brings or asks much waits for others that do, and who brings little passes beside them. Knows not what is
-//! read or written.
+//! a core. Who brings or asks much waits for others that do, and who brings little passes beside them, as does who is
+//! answered. Knows not what is read or written.
 
 use std::sync::Arc;
 
@@ -9,14 +9,16 @@ use tokio::task::JoinSet;
 
 use super::api_error::ApiError;
 
-/// Most bytes of a body that is read, or gathered for an answer that is written, in no time worth waiting for.
+/// Most bytes of a body that is read, or of an answer that is written, in no time worth waiting for.
 pub const SHORT: usize = 64 << 10;
 
-/// The two lanes, each in the order of those who came. Who goes while it waits is not read.
+/// The lanes, each in the order of those who came. Who goes while it waits is not read.
 #[derive(Clone, Debug)]
 pub struct Reading {
     short: Arc<Semaphore>,
     long: Arc<Semaphore>,
+    /// As wide as the long one.
+    writing: Arc<Semaphore>,
 }
 
 impl Reading {
@@ -26,13 +28,14 @@ impl Reading {
         Self {
             short: Arc::new(Semaphore::new(short)),
             long: Arc::new(Semaphore::new(long)),
+            writing: Arc::new(Semaphore::new(long)),
         }
     }
 
     /// Most threads it uses at once. With as many for it alone, what has begun to read never waits for one.
     pub fn max_threads(cores: usize) -> usize {
         let (short, long) = lanes(cores);
-        short + long
+        short + 2 * long
     }
 
     /// Does what a body of so many bytes takes, once it is its turn. Dropped before that, it is never done.
@@ -59,6 +62,17 @@ impl Reading {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ApiError> {
         Self::take(&self.long, work).await
+    }
+
+    /// Writes what is long, and was computed already: that is to wait for nobody who only asks.
+    ///
+    /// # Errors
+    /// It met a fault.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        Self::take(&self.writing, work).await
     }
 
     async fn take<T: Send + 'static>(

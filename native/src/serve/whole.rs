@@ -64,8 +64,11 @@ pub async fn answer(job: Job, app: &App) -> Result<Response, ApiError> {
     told(&app.reading, hold, write).await
 }
 
+/// Most bytes gathered of an answer that is short when it is written: a log-probability becomes ten times as long.
+const BRIEF: usize = SHORT / 10;
+
 /// Has `write` say all that was gathered, of which it has what it holds, and which is not needed behind that. Where it
-/// is long that takes its turn beside long bodies: nobody else's answers are to wait for it.
+/// is long that takes its turn beside others: nobody else's tokens are to wait for it.
 ///
 /// # Errors
 /// There is no room for it.
@@ -74,8 +77,8 @@ pub async fn told(
     hold: AnswerHold,
     write: impl FnOnce(AnswerHold) -> Result<WholeBody, ApiError> + Send + 'static,
 ) -> Result<Response, ApiError> {
-    let body = match hold.num_bytes() > SHORT {
-        true => reading.run_long(move || write(hold)).await?,
+    let body = match hold.num_bytes() > BRIEF {
+        true => reading.write(move || write(hold)).await?,
         false => write(hold),
     };
     Ok(body?.alone().into_response())
@@ -176,7 +179,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.build().unwrap();
         let (room, reading) = (AnswerRoom::new(1 << 20), Reading::new(2));
-        for (bytes, is_elsewhere) in [(0, false), (SHORT, false), (SHORT + 1, true)] {
+        for (bytes, is_elsewhere) in [(0, false), (BRIEF, false), (BRIEF + 1, true)] {
             let mut hold = room.begin();
             hold.gain(bytes).unwrap();
             let here = thread::current().id();

@@ -324,9 +324,8 @@ impl Executor for WgpuExecutor {
         range: Range<u64>,
     ) -> impl Future<Output = Result<Vec<u8>, ExecutorError>> + 'static {
         let back = self.record_read(buffer, range);
-        if back.is_ok() {
-            self.flush();
-        }
+        // Also where this one is refused: what is read with it is on its way.
+        self.flush();
         let back = back.and_then(|back| self.gpu.check().map(|()| back));
         async move { back?.await }
     }
@@ -359,6 +358,8 @@ impl WgpuExecutor {
             usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
             mapped_at_creation: false,
         });
+        // Nothing is recorded into a buffer that there is no memory for.
+        self.gpu.check()?;
         self.buffers.window(&window)?;
         let mut encoder = self.encoder();
         let from = self.buffers.window(&window)?;

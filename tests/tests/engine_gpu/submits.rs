@@ -18,7 +18,7 @@ fn engine(executor: &mut WgpuExecutor) -> Engine<'_> {
     let config = SchedulerConfig {
         max_model_len: 128,
         max_num_batched_tokens: 64,
-        num_blocks: 5,
+        num_blocks: 1 + 4 * 48,
         ..SchedulerConfig::default()
     };
     let options = RunnerOptions::default();
@@ -103,6 +103,17 @@ fn a_step_is_one_submit_whatever_is_asked_of_it() {
         let (_, submits) = generate(&mut executor, params);
         assert_eq!(submits, 6, "{asked}");
     }
+    let many = SamplingParams {
+        n: 48,
+        ..six_tokens()
+    };
+    let (_, without) = generate(&mut executor, many.clone());
+    let biased = SamplingParams {
+        logit_bias: (0..100).map(|id| (id, 0.5)).collect(),
+        ..many
+    };
+    let (_, with) = generate(&mut executor, biased);
+    assert_eq!(with, without, "4800 biases a step");
     let mut engine = engine(&mut executor);
     let before = engine.runner().executor().submits();
     let prompts = vec![(PROMPT.to_vec(), PoolingParams::default())];

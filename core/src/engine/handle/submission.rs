@@ -6,9 +6,9 @@ use crate::sched::Ahead;
 use crate::types::{PoolingParams, RequestId, SamplingParams, TokenId};
 use std::sync::Arc;
 
-/// Tokens that an answer is counted for where those that came with it are computed one after the other. What it may draw
-/// says little: clients ask for as much as the context holds and most answers end long before, and whoever stands behind
-/// such as may draw much would wait on a busy server for steps that nobody takes.
+/// Tokens that an answer is counted for where those that came with it are computed one after the other. What it may
+/// draw says little: clients ask for as much as the context holds and most answers end long before, and whoever stands
+/// behind such as may draw much would wait on a busy server for steps that nobody takes.
 const LIKELY_TOKENS: usize = 256;
 
 /// A request on its way to the driver.
