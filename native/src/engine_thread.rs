@@ -33,7 +33,7 @@ impl EngineThread {
     ) -> anyhow::Result<Self>
     where
         R: ExecuteModel + 'static,
-        C: Clock + 'static,
+        C: Clock + Clone + Send + Sync + 'static,
     {
         let (made, is_made) = mpsc::sync_channel(1);
         let body = move || {

@@ -117,10 +117,12 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         sampling_check::check(&params, self.vocab_size)?;
         let compiler = &self.constraints.compiler;
         let form = compiler.compile(&params, &self.eos_token_ids)?;
-        self.add_checked(prompt_token_ids, params, form, Ahead::default())
+        let arrival = self.clock.now();
+        self.add_checked(prompt_token_ids, params, form, Ahead::default(), arrival)
     }
 
-    /// Queues a request that means something, with the form of its answers, behind others that came with it.
+    /// Queues a request that means something, with the form of its answers, behind others that came with it; and when it
+    /// came, by the engine's clock.
     ///
     /// # Errors
     /// It could never finish.
@@ -130,9 +132,9 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         params: Arc<SamplingParams>,
         form: Option<Arc<Constraint>>,
         ahead: Ahead,
+        arrival: Duration,
     ) -> Result<RequestId, RequestError> {
         let first = RequestId(self.next_id);
-        let arrival = self.clock.now();
         for index in 0..params.n {
             let id = RequestId(self.next_id);
             let (ids, own) = (prompt_token_ids.clone(), Arc::clone(&params));

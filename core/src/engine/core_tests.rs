@@ -10,7 +10,6 @@ use crate::sched::{ConfigError, RequestError, SchedulerConfig};
 use crate::types::{FinishReason, RequestId, SamplingParams, TokenId};
 use pollster::block_on;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::time::Duration;
 
 #[test]
@@ -367,7 +366,7 @@ fn bad_requests_are_refused_by_name() {
 
 #[test]
 fn a_context_beyond_the_model_is_refused() {
-    let clock = Rc::new(ManualClock::default());
+    let clock = ManualClock::default();
     let runner = PagedHash::new(&config(), clock.clone());
     let config = SchedulerConfig {
         max_model_len: 1025,

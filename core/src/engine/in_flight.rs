@@ -29,6 +29,11 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     /// Launches steps while there is something to compute and room in flight.
     pub(super) async fn launch_steps(&mut self) -> Result<()> {
         while self.in_flight.len() <= self.scheduler.config().run_ahead {
+            // Such a launch waits for most of its own step, as its logits have no room at once: what is in flight would be
+            // told, and timed, that much too late.
+            if !self.in_flight.is_empty() && self.scheduler.may_score_prompts() {
+                break;
+            }
             let start = self.clock.now();
             let mut step = self.scheduler.schedule();
             self.constraints.mask(&mut step);

@@ -15,6 +15,7 @@ use crate::text::{RenderedPrompt, TextError, Tokenizer};
 use crate::types::{FinishReason, PoolingParams, RequestId, SamplingParams, TokenId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a request continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,7 +124,7 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
         })
     }
 
-    /// Queues a request that was checked, with the form of its answers, behind others that came with it.
+    /// Queues a request that was checked, with the form of its answers, behind others that came with it; and when it came.
     ///
     /// # Errors
     /// Those of [`EngineCore::add_checked`].
@@ -133,9 +134,10 @@ impl<R: ExecuteModel, C: Clock> LlmEngine<R, C> {
         params: Arc<SamplingParams>,
         form: Option<Arc<Constraint>>,
         ahead: Ahead,
+        arrival: Duration,
     ) -> Result<RequestId> {
         self.add(params, |core, params| {
-            core.add_checked(prompt_token_ids, params, form, ahead)
+            core.add_checked(prompt_token_ids, params, form, ahead, arrival)
         })
     }
 

@@ -2,7 +2,7 @@
 //! gives. Knows no device.
 
 use super::core::{EngineCore, EngineOutput};
-use crate::clock::{Clock, ManualClock};
+use crate::clock::ManualClock;
 use crate::config::{LayerConfig, ModelConfig, RopeParameters};
 use crate::error::{Error, Result};
 use crate::runner::ExecuteModel;
@@ -13,7 +13,6 @@ use crate::sched::{
 use crate::types::{FinishReason, RequestId, SamplingParams, TokenId, TokenLogprobs};
 use pollster::block_on;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::time::Duration;
 
 pub(super) const VOCAB: usize = 997;
@@ -24,7 +23,7 @@ pub(super) const EOS: TokenId = 2;
 pub(super) struct PagedHash {
     pages: Vec<Vec<TokenId>>,
     block_size: usize,
-    pub(super) clock: Rc<ManualClock>,
+    pub(super) clock: ManualClock,
     pub(super) fail_next: bool,
     /// The next step is not done when it is first asked for.
     pub(super) late: bool,
@@ -40,7 +39,7 @@ pub(super) struct PagedHash {
 }
 
 impl PagedHash {
-    pub(super) fn new(config: &SchedulerConfig, clock: Rc<ManualClock>) -> Self {
+    pub(super) fn new(config: &SchedulerConfig, clock: ManualClock) -> Self {
         Self {
             pages: vec![vec![TokenId::MAX; config.block_size]; config.num_blocks],
             block_size: config.block_size,
@@ -136,12 +135,6 @@ impl ExecuteModel for PagedHash {
     }
 }
 
-impl Clock for Rc<ManualClock> {
-    fn now(&self) -> Duration {
-        self.as_ref().now()
-    }
-}
-
 pub(crate) fn model() -> ModelConfig {
     ModelConfig {
         vocab_size: VOCAB,
@@ -180,14 +173,14 @@ pub(super) fn config() -> SchedulerConfig {
     }
 }
 
-pub(super) type Engine = EngineCore<PagedHash, Rc<ManualClock>>;
+pub(super) type Engine = EngineCore<PagedHash, ManualClock>;
 
 pub(super) fn engine(config: SchedulerConfig) -> Engine {
     engine_ending_at(EOS, config)
 }
 
 pub(super) fn engine_ending_at(eos: TokenId, config: SchedulerConfig) -> Engine {
-    let clock = Rc::new(ManualClock::default());
+    let clock = ManualClock::default();
     let runner = PagedHash::new(&config, clock.clone());
     let model = ModelConfig {
         eos_token_ids: vec![eos],

@@ -12,6 +12,7 @@ use crate::runner::ExecuteModel;
 use crate::sched::{Ahead, Request, RequestError, RequestUpdate};
 use crate::types::{PoolingParams, PoolingType, RequestId, TokenId};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A prompt's embedding.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,15 +70,17 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         prompt_token_ids: Vec<TokenId>,
         params: PoolingParams,
     ) -> Result<RequestId, RequestError> {
-        self.add_pooling(prompt_token_ids, params, Ahead::default())
+        let arrival = self.clock.now();
+        self.add_pooling(prompt_token_ids, params, Ahead::default(), arrival)
     }
 
-    /// As [`add_pooling_request`](Self::add_pooling_request), behind others that came with it.
+    /// As [`add_pooling_request`](Self::add_pooling_request), behind others that came with it; and when it came.
     pub(super) fn add_pooling(
         &mut self,
         prompt_token_ids: Vec<TokenId>,
         params: PoolingParams,
         ahead: Ahead,
+        arrival: Duration,
     ) -> Result<RequestId, RequestError> {
         check_ids("the prompt", &prompt_token_ids, self.vocab_size)?;
         check_salt(params.cache_salt.as_deref())?;
@@ -105,7 +108,6 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         let request = Request::pooling(id, prompt_token_ids, kind, salt).behind(ahead);
         self.scheduler.add_request(request)?;
         self.next_id += 1;
-        let arrival = self.clock.now();
         self.ledger.open(id, arrival, shape);
         self.pooling.insert(id, pooling);
         Ok(id)

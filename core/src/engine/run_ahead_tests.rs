@@ -207,3 +207,27 @@ fn a_rest_is_no_part_of_a_step() {
         );
     }
 }
+
+/// A launch that reads logits waits for its own step, and what is in flight is to be timed before.
+#[test]
+fn nothing_is_in_flight_while_a_prompt_is_scored() {
+    let mut engine = engine(SchedulerConfig {
+        max_num_batched_tokens: 16,
+        ..ahead(1)
+    });
+    let (_, params) = prompt(0);
+    let params = SamplingParams {
+        prompt_logprobs: Some(0),
+        max_tokens: 8,
+        ..params
+    };
+    engine.add_request((0..64).collect(), params).unwrap();
+    for scored in [16, 32, 48] {
+        block_on(engine.step()).unwrap();
+        assert_eq!(engine.scheduler().num_steps_in_flight(), 0, "{scored}");
+    }
+    block_on(engine.step()).unwrap();
+    block_on(engine.step()).unwrap();
+    assert_eq!(engine.scheduler().num_steps_in_flight(), 1);
+    assert_eq!(engine.runner().most_in_flight, 2);
+}

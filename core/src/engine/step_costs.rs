@@ -72,6 +72,9 @@ const KEPT: usize = 512;
 const KEPT_OF_A_KIND: usize = 33;
 /// Steps of decodes alone between two times that the scheduler hears what was learnt.
 const LEARNT_EVERY: u64 = 32;
+/// Most tokens of the first step with tokens of a prompt beside decodes; each that was timed doubles it. Before one was,
+/// what it takes is known from the roof alone, which drivers and kernels may be far from.
+const FIRST_MIXED: usize = 16;
 /// Share of the steps with tokens of a prompt that may take longer than they are planned for.
 const LATE: f64 = 0.1;
 
@@ -143,6 +146,9 @@ impl StepCosts {
     pub fn budget(&self, max_num_batched_tokens: usize) -> Option<RidgeBudget> {
         let slo = self.slo?;
         let mut budget = RidgeBudget::new(self.model.clone(), slo, max_num_batched_tokens);
+        let num_timed = self.mixed.0.len().min(KEPT_OF_A_KIND) as u32;
+        let doubled = 2usize.saturating_pow(num_timed);
+        budget.max_mixed_tokens = FIRST_MIXED.saturating_mul(doubled);
         // Who reads compares with what a step usually takes, not with what it was predicted to; and
         // minds the slow ones. Off by more than this is another program's doing.
         let (fast, slow) = (0.05, 4.0);
@@ -161,7 +167,12 @@ impl StepCosts {
             num_computed_tokens: share.num_computed_tokens,
             samples: share.samples,
         });
-        let load = StepLoad::of(self.model.shape(), shares);
+        let mut load = StepLoad::of(self.model.shape(), shares);
+        let scored = step
+            .scheduled
+            .iter()
+            .map(|s| s.prompt_logprob_targets.len());
+        load.num_logits_rows += scored.sum::<usize>();
         let cost = self.model.cost(&load);
         // A sequence that draws and has one token to compute decodes; the others are at their prompts.
         let decodes = step.scheduled.iter();
@@ -239,7 +250,9 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
 mod tests {
     use super::super::paged_hash::{config, engine, serve, served_alone};
     use super::*;
-    use crate::sched::{Hardware, KvGroupShape, ModelShape, SchedulerConfig};
+    use crate::sched::{
+        BudgetPolicy, Hardware, KvGroupShape, ModelShape, PrefillDemand, SchedulerConfig,
+    };
 
     /// A model that is nothing but its weights, on a device nobody has measured.
     fn model() -> CostModel {
@@ -260,6 +273,35 @@ mod tests {
             num_dispatches: 1,
         };
         CostModel::new(shape, Hardware::unmeasured(1 << 33))
+    }
+
+    /// Nothing says yet what prompts cost beside answers: the first are read carefully, and soon as planned.
+    #[test]
+    fn the_first_prompts_beside_answers_are_read_in_small_pieces() {
+        let slo = ServiceLevel {
+            tpot: Some(1e3),
+            ttft: None,
+        };
+        let mut costs = StepCosts::new(model(), Some(slo));
+        let shape = costs.model().shape().clone();
+        let decode = SequenceLoad {
+            num_tokens: 1,
+            num_computed_tokens: 9,
+            samples: true,
+        };
+        let demand = PrefillDemand {
+            num_tokens: 5000,
+            num_computed_tokens: 0,
+        };
+        let load = StepLoad::of(&shape, [decode]);
+        let mut budgets = Vec::new();
+        for _ in 0..9 {
+            let budget = costs.budget(1000).unwrap();
+            budgets.push(budget.prefill_budget(&[decode], demand));
+            assert_eq!(budget.prefill_budget(&[], demand), 1000, "nobody waits");
+            costs.mixed.push(load, 0.01);
+        }
+        assert_eq!(budgets, [16, 32, 64, 128, 256, 512, 1000, 1000, 1000]);
     }
 
     #[test]

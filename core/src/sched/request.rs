@@ -197,6 +197,11 @@ impl Request {
         self.params.prompt_logprobs.is_some() && self.index == 0
     }
 
+    /// Whether it will still say so of tokens of its prompt.
+    pub(super) fn has_scores_due(&self) -> bool {
+        self.scores_prompt() && self.num_prompt_logprobs + 1 < self.num_prompt_tokens
+    }
+
     /// Says what of those that came with it comes before it.
     #[must_use]
     pub fn behind(self, ahead: Ahead) -> Self {
@@ -304,8 +309,7 @@ impl Request {
         }
         let all = self.num_tokens_with_spec().saturating_sub(1);
         // Entry `i` comes of token `i`.
-        let due = self.scores_prompt() && self.num_prompt_logprobs + 1 < self.num_prompt_tokens;
-        match due {
+        match self.has_scores_due() {
             true => all.min(self.num_prompt_logprobs),
             false => all,
         }

@@ -175,6 +175,14 @@ impl Scheduler {
         self.running.len()
     }
 
+    /// Whether the next step may score tokens of a prompt.
+    pub fn may_score_prompts(&self) -> bool {
+        let free = self.config.max_num_seqs.saturating_sub(self.running.len());
+        let next = self.running.iter().chain(self.waiting.iter().take(free));
+        next.map(|id| &self.requests[id])
+            .any(Request::has_scores_due)
+    }
+
     /// Requests that wait to be let in, for the first time or again.
     pub fn num_waiting_requests(&self) -> usize {
         self.waiting.len()

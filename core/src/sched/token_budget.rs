@@ -47,6 +47,8 @@ pub struct RidgeBudget {
     pub min_tokens: usize,
     /// Most tokens.
     pub max_tokens: usize,
+    /// Most beside decodes, if fewer.
+    pub max_mixed_tokens: usize,
     /// Without a TPOT to keep, how many times longer a prompt may make a step.
     pub stretch: f64,
     /// How much longer steps of decodes alone take than the model says: it has one bandwidth for them
@@ -69,6 +71,7 @@ impl RidgeBudget {
             slo,
             min_tokens: 32.min(max_tokens),
             max_tokens,
+            max_mixed_tokens: usize::MAX,
             stretch: 2.5,
             usual_ratio: 1.0,
             late_ratio: 1.0,
@@ -83,7 +86,7 @@ impl BudgetPolicy for RidgeBudget {
         }
         let load = StepLoad::of(self.model.shape(), decodes.iter().copied());
         let before = demand.num_computed_tokens;
-        let most = self.max_tokens;
+        let most = self.max_tokens.min(self.max_mixed_tokens);
         let within = |seconds| self.model.tokens_within(&load, before, seconds, most);
         let budget = match self.slo {
             ServiceLevel {

@@ -53,7 +53,10 @@ pub struct EngineDriver<R: ExecuteModel, C: Clock> {
 
 impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
     /// A driver, and a handle for others. What was added to the engine before stays unheard.
-    pub fn new(engine: LlmEngine<R, C>, options: HandleOptions) -> (Self, EngineHandle) {
+    pub fn new(engine: LlmEngine<R, C>, options: HandleOptions) -> (Self, EngineHandle)
+    where
+        C: Clone + Send + Sync + 'static,
+    {
         let max_num_seqs = engine.core().scheduler().config().max_num_seqs;
         let mailbox = Arc::new(Mailbox::new(options, max_num_seqs));
         let handle = EngineHandle::new(Arc::clone(&mailbox), &engine);
@@ -160,15 +163,19 @@ impl<R: ExecuteModel, C: Clock> EngineDriver<R, C> {
             id,
             place,
             ahead,
+            arrival,
             prompt_token_ids: ids,
             wish,
             outbox,
         } = submission;
         let added = match wish {
-            Wish::Answers(params, form) => self.engine.add_checked(ids, params, form, ahead),
+            Wish::Answers(params, form) => {
+                self.engine.add_checked(ids, params, form, ahead, arrival)
+            }
             Wish::Embedding(params) => {
                 let core = self.engine.core_mut();
-                core.add_pooling(ids, params, ahead).map_err(Error::from)
+                core.add_pooling(ids, params, ahead, arrival)
+                    .map_err(Error::from)
             }
         };
         match added {

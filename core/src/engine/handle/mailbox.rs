@@ -166,6 +166,7 @@ impl Mailbox {
         wish: Wish,
         place: Option<RequestId>,
         ahead: Ahead,
+        arrival: Duration,
     ) -> Result<RequestStream, SubmitError> {
         self.tell(|state| {
             self.room(state, place.is_some())?;
@@ -179,6 +180,7 @@ impl Mailbox {
                 id,
                 place,
                 ahead,
+                arrival,
                 prompt_token_ids,
                 wish,
                 outbox: Arc::clone(&outbox),

@@ -111,8 +111,9 @@ struct LastHandle {
     tokenizer: Arc<Tokenizer>,
     vocab_size: usize,
     eos_token_ids: Vec<TokenId>,
-    /// The engine's.
+    /// The engine's, as is the clock.
     compiler: FormCompiler,
+    clock: Box<dyn Clock + Send + Sync>,
 }
 
 impl Drop for LastHandle {
@@ -128,7 +129,11 @@ impl std::fmt::Debug for LastHandle {
 }
 
 impl EngineHandle {
-    fn new<R: ExecuteModel, C: Clock>(mailbox: Arc<Mailbox>, engine: &LlmEngine<R, C>) -> Self {
+    fn new<R, C>(mailbox: Arc<Mailbox>, engine: &LlmEngine<R, C>) -> Self
+    where
+        R: ExecuteModel,
+        C: Clock + Clone + Send + Sync + 'static,
+    {
         let core = engine.core();
         let last = Arc::new(LastHandle {
             mailbox: Arc::clone(&mailbox),
@@ -136,6 +141,7 @@ impl EngineHandle {
             vocab_size: core.vocab_size,
             eos_token_ids: core.eos_token_ids.clone(),
             compiler: core.constraints.compiler.clone(),
+            clock: Box::new(core.clock().clone()),
         });
         Self { mailbox, last }
     }

@@ -5,6 +5,7 @@ use crate::sample::grammar::Constraint;
 use crate::sched::Ahead;
 use crate::types::{PoolingParams, RequestId, SamplingParams, TokenId};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Tokens that an answer is counted for where those that came with it are computed one after the other. What it may
 /// draw says little: clients ask for as much as the context holds and most answers end long before, and whoever stands
@@ -19,6 +20,8 @@ pub(super) struct Submission {
     pub(super) place: RequestId,
     /// What of them comes before it.
     pub(super) ahead: Ahead,
+    /// When it came, by the engine's clock: it may wait for a step before the engine hears of it.
+    pub(super) arrival: Duration,
     pub(super) prompt_token_ids: Vec<TokenId>,
     pub(super) wish: Wish,
     pub(super) outbox: Arc<Outbox>,

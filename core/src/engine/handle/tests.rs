@@ -196,6 +196,22 @@ fn a_slow_reader_stops_only_itself() {
 
 /// A reader that reads between two answers' pieces of one step does not make the stream forget that its
 /// request was stopped.
+/// Who comes during a step waits for its end, and that counts.
+#[test]
+fn a_request_came_when_it_was_handed_in() {
+    let (mut driver, handle) = engine(&SharedFate::default());
+    let clock = driver.engine().core().clock().clone();
+    clock.advance(Duration::from_secs(7));
+    let mut stream = submit(&handle, 0);
+    clock.advance(Duration::from_secs(5));
+    block_on(driver.turn());
+    let first = read(&mut stream).unwrap().remove(0).unwrap();
+    let times = first.output.metrics;
+    assert_eq!(times.arrival, Duration::from_secs(7));
+    assert_eq!(times.queue(), Some(Duration::from_secs(5)));
+    assert!(times.ttft() >= Some(Duration::from_secs(5)));
+}
+
 #[test]
 fn a_read_between_two_pieces_of_a_step_is_no_lost_wake_up() {
     let options = HandleOptions {
@@ -213,6 +229,7 @@ fn a_read_between_two_pieces_of_a_step_is_no_lost_wake_up() {
             Wish::Answers(Arc::new(params), None),
             None,
             Ahead::default(),
+            Duration::ZERO,
         )
         .unwrap();
     let outbox = mailbox.take().submissions.remove(0).unwrap().outbox;

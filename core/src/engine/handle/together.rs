@@ -87,6 +87,7 @@ impl<'a> Together<'a> {
         let LastHandle {
             tokenizer,
             vocab_size,
+            clock,
             ..
         } = &*self.handle.last;
         let ids = prompt
@@ -98,7 +99,8 @@ impl<'a> Together<'a> {
             num_seq_steps: self.wish.num_seq_steps(),
         };
         let mailbox = &self.handle.mailbox;
-        let stream = mailbox.submit(ids, self.wish.clone(), self.first, self.taken)?;
+        let now = clock.now();
+        let stream = mailbox.submit(ids, self.wish.clone(), self.first, self.taken, now)?;
         self.first.get_or_insert(stream.id());
         self.taken += more;
         Ok(stream)
