@@ -23,7 +23,7 @@ words, or in tokens with --token-ids; of answers the most tokens they may have. 
 simulate takes it: sharegpt-like, alpaca-like, azure-like, orca-like, or a file with a JSON object \
 a line, in the order of their times:
   {\"arrival_s\":0.5,\"prompt_tokens\":90,\"output_tokens\":30,\"prefix_group\":1,\"prefix_tokens\":40}
-  arrival_s      when it comes, seconds from the start
+  arrival_s      when it comes, seconds; the first goes at once
   prompt_tokens, output_tokens
                  length of its prompt, and the most of its answer
   prefix_group, prefix_tokens

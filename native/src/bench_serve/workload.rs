@@ -50,7 +50,9 @@ pub fn jobs(args: &BenchServeArgs, max_model_len: usize) -> anyhow::Result<Vec<J
             let trace = trace::find(reference)?;
             let requests =
                 trace.requests(args.requests, args.request_rate, max_model_len, args.seed)?;
-            requests.iter().map(of_trace).collect()
+            // What is left out before the first is no load.
+            let first = requests.first().map_or(0.0, |first| first.arrival_s);
+            requests.iter().map(|r| of_trace(r, first)).collect()
         }
         None => drawn(args),
     };
@@ -75,13 +77,13 @@ pub fn warmup(args: &BenchServeArgs) -> Vec<Job> {
         .collect()
 }
 
-fn of_trace(request: &TraceRequest) -> Shape {
+fn of_trace(request: &TraceRequest, first: f64) -> Shape {
     Shape {
         prompt: request.prompt_tokens,
         output: request.output_tokens,
         group: request.prefix_group.unwrap_or(0),
         shared: request.prefix_tokens,
-        due: Some(request.arrival_s),
+        due: Some(request.arrival_s - first),
     }
 }
 
@@ -216,7 +218,7 @@ mod tests {
         );
         assert_eq!(
             (run[0].due, run[2].due, run[0].max_tokens),
-            (Some(0.5), Some(2.0), 3)
+            (Some(0.0), Some(1.5), 3)
         );
         let one = jobs(&args(&["--trace", file, "--requests", "1"]), 0).unwrap();
         assert_eq!(one.len(), 1);
