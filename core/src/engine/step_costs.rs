@@ -72,8 +72,8 @@ const KEPT: usize = 512;
 const KEPT_OF_A_KIND: usize = 33;
 /// Steps of decodes alone between two times that the scheduler hears what was learnt.
 const LEARNT_EVERY: u64 = 32;
-/// Most tokens of the first step with tokens of a prompt beside decodes; each that was timed doubles it. Before one was,
-/// what it takes is known from the roof alone, which drivers and kernels may be far from.
+/// Most tokens of the first step with tokens of a prompt beside decodes, and then twice as many as any had that was
+/// timed: what more would take is known from the roof alone, which drivers and kernels may be far from.
 const FIRST_MIXED: usize = 16;
 /// Share of the steps with tokens of a prompt that may take longer than they are planned for.
 const LATE: f64 = 0.1;
@@ -88,6 +88,8 @@ pub struct StepCosts {
     /// The last steps of decodes alone, and those with tokens of a prompt beside them.
     decodes: Taken,
     mixed: Taken,
+    /// Most tokens that one of the latter had, of all that were.
+    most_mixed: usize,
     num_recorded: u64,
 }
 
@@ -123,6 +125,7 @@ impl StepCosts {
             records: VecDeque::with_capacity(KEPT),
             decodes: Taken::default(),
             mixed: Taken::default(),
+            most_mixed: 0,
             num_recorded: 0,
         }
     }
@@ -146,9 +149,7 @@ impl StepCosts {
     pub fn budget(&self, max_num_batched_tokens: usize) -> Option<RidgeBudget> {
         let slo = self.slo?;
         let mut budget = RidgeBudget::new(self.model.clone(), slo, max_num_batched_tokens);
-        let num_timed = self.mixed.0.len().min(KEPT_OF_A_KIND) as u32;
-        let doubled = 2usize.saturating_pow(num_timed);
-        budget.max_mixed_tokens = FIRST_MIXED.saturating_mul(doubled);
+        budget.max_mixed_tokens = FIRST_MIXED.max(self.most_mixed.saturating_mul(2));
         // Who reads compares with what a step usually takes, not with what it was predicted to; and
         // minds the slow ones. Off by more than this is another program's doing.
         let (fast, slow) = (0.05, 4.0);
@@ -197,7 +198,10 @@ impl StepCosts {
         self.model.observe(&load, seconds);
         match record.kind() {
             StepKind::Decode => self.decodes.push(load, seconds),
-            StepKind::Mixed => self.mixed.push(load, seconds),
+            StepKind::Mixed => {
+                self.most_mixed = self.most_mixed.max(load.num_tokens);
+                self.mixed.push(load, seconds);
+            }
             StepKind::Prefill => {}
         }
         self.num_recorded += 1;
@@ -283,7 +287,6 @@ mod tests {
             ttft: None,
         };
         let mut costs = StepCosts::new(model(), Some(slo));
-        let shape = costs.model().shape().clone();
         let decode = SequenceLoad {
             num_tokens: 1,
             num_computed_tokens: 9,
@@ -293,15 +296,14 @@ mod tests {
             num_tokens: 5000,
             num_computed_tokens: 0,
         };
-        let load = StepLoad::of(&shape, [decode]);
         let mut budgets = Vec::new();
-        for _ in 0..9 {
+        for _ in 0..8 {
             let budget = costs.budget(1000).unwrap();
             budgets.push(budget.prefill_budget(&[decode], demand));
             assert_eq!(budget.prefill_budget(&[], demand), 1000, "nobody waits");
-            costs.mixed.push(load, 0.01);
+            costs.most_mixed = *budgets.last().unwrap();
         }
-        assert_eq!(budgets, [16, 32, 64, 128, 256, 512, 1000, 1000, 1000]);
+        assert_eq!(budgets, [16, 32, 64, 128, 256, 512, 1000, 1000]);
     }
 
     #[test]
