@@ -101,7 +101,7 @@ pub struct MixtureBuffers {
 }
 
 /// Edits of logits that are applied at a time; there may be any number.
-pub const MAX_EDITS: usize = (10 << 10) - 1;
+pub const MAX_EDITS: usize = (8 << 10) - 1;
 
 /// Tokens a matmul's or norm's tile may reach past the last one: buffers have room for whole tiles.
 const TILE: u32 = 64;
