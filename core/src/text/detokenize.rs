@@ -49,6 +49,16 @@ impl Detokenizer {
         self.push_bytes(bytes)
     }
 
+    /// Whether this token leaves a character unfinished that those before it began: it is not what could go on with it.
+    pub fn is_cut_by(&self, tokenizer: &Tokenizer, id: TokenId) -> bool {
+        if self.held.is_empty() || (self.skip_special && tokenizer.is_special(id)) {
+            return false;
+        }
+        let next = tokenizer.token_bytes(id).iter().take(1);
+        let bytes: Vec<u8> = self.held.iter().chain(next).copied().collect();
+        std::str::from_utf8(&bytes).is_err_and(|e| e.error_len().is_some())
+    }
+
     fn push_bytes(&mut self, bytes: &[u8]) -> String {
         self.held.extend_from_slice(bytes);
         let mut text = String::new();

@@ -383,7 +383,7 @@ impl Work<'_> {
             choices: &open.choices,
             usage,
             scores_prompt: open.asked.scores_prompt,
-            scores_echo: open.asked.scores_echo(),
+            scored_echoes: open.asked.scored_echoes(),
             format: &open.asked.format,
             tokenizer,
         };

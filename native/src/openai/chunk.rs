@@ -11,6 +11,7 @@ use twoclock_core::types::{TokenId, TokenLogprobs};
 use super::logprobs::{self, Scored};
 use super::request::Endpoint;
 use super::response::Usage;
+use super::text_offset::{self, TextOffset};
 use super::tool_calls;
 use crate::answer::stop_reason_as_json;
 
@@ -19,8 +20,8 @@ use crate::answer::stop_reason_as_json;
 struct Growing {
     /// Something was said of it.
     begun: bool,
-    /// Where its next token begins in its text, characters.
-    offset: usize,
+    /// Where in its text its next token stands.
+    next: TextOffset,
     /// Tells thoughts and calls from what is said.
     splitter: AnswerSplitter,
 }
@@ -29,7 +30,7 @@ impl Growing {
     fn new(format: &AnswerFormat) -> Self {
         Self {
             begun: false,
-            offset: 0,
+            next: TextOffset::behind(""),
             splitter: AnswerSplitter::new(format.clone()),
         }
     }
@@ -131,23 +132,27 @@ impl Chunks {
             self.usage.prompt_tokens += prompt_tokens;
             self.usage.cached_tokens += output.num_cached_tokens;
         }
+        let choice = &mut self.choices[index];
         let mut scored: Vec<Scored<'_>> = Vec::new();
+        let mut offsets = Vec::new();
         if let Some(echo) = self.echoes.get(prompt).filter(|_| begins) {
             text.insert_str(0, &echo.text);
             if echo.is_scored {
                 scored.extend(logprobs::echoed(&echo.token_ids, &echo.logprobs));
+                let ids: Vec<_> = scored.iter().map(|(id, _)| *id).collect();
+                offsets = text_offset::of_prompt(&echo.text, &ids, tokenizer);
+                choice.next = TextOffset::behind(&echo.text);
             }
         }
         let ids = output.token_ids.iter().copied();
         scored.extend(ids.zip(output.logprobs.iter().map(Some)));
-        let choice = &mut self.choices[index];
         let mut logprobs = match (self.endpoint, scored.is_empty()) {
             (_, true) => Value::Null,
             (Endpoint::Chat, _) => json!(logprobs::chat(&scored, tokenizer)),
             (Endpoint::Completions, _) => {
-                let begin = choice.offset;
-                choice.offset = logprobs::offset_behind(&scored, begin, tokenizer);
-                json!(logprobs::completion(&scored, begin, tokenizer))
+                let own = scored[offsets.len()..].iter();
+                offsets.extend(own.map(|(id, _)| choice.next.pass(*id, tokenizer)));
+                json!(logprobs::completion(&scored, &offsets, tokenizer))
             }
         };
         let mut said = Vec::new();

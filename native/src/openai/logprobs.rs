@@ -3,7 +3,7 @@
 //! to spell them.
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use twoclock_core::engine::Completion;
 use twoclock_core::text::Tokenizer;
 use twoclock_core::types::{TokenId, TokenLogprobs};
@@ -15,6 +15,15 @@ pub(super) type Scored<'a> = (TokenId, Option<&'a TokenLogprobs>);
 
 fn spelled(id: TokenId, tokenizer: &Tokenizer) -> String {
     String::from_utf8_lossy(tokenizer.token_bytes(id)).into_owned()
+}
+
+/// As OpenAI spells a token in a completion: bytes that are no text by themselves as `bytes:\xf0\x9f`.
+fn literal(id: TokenId, tokenizer: &Tokenizer) -> String {
+    let bytes = tokenizer.token_bytes(id);
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => format!("bytes:{}", bytes.escape_ascii()),
+    }
 }
 
 /// The tokens of a prompt that is said again; none where it was not scored.
@@ -80,46 +89,92 @@ pub(super) fn chat(scored: &[Scored<'_>], tokenizer: &Tokenizer) -> impl Seriali
     }
 }
 
-/// In a completion's form. `offset` is where in the text the first of them begins, in characters.
+/// In a completion's form: each of them stands at its place of `offsets` in the text.
 pub(super) fn completion(
     scored: &[Scored<'_>],
-    offset: usize,
+    offsets: &[usize],
     tokenizer: &Tokenizer,
 ) -> impl Serialize {
     #[derive(Serialize)]
-    struct OfCompletion<A, B, C, D> {
-        text_offset: A,
+    struct OfCompletion<'a, B, C, D> {
+        text_offset: &'a [usize],
         token_logprobs: B,
         top_logprobs: C,
         tokens: D,
     }
-    let texts = move || scored.iter().map(move |(id, _)| spelled(*id, tokenizer));
-    let top = |logprobs: &TokenLogprobs| -> Value {
-        let top = logprobs.top.iter();
-        let top = top.map(|&(id, logprob)| (spelled(id, tokenizer), json!(logprob)));
-        Value::Object(top.collect())
+    let top = |(id, scores): &Scored<'_>| -> Option<Value> {
+        let scores = (*scores)?;
+        let own = (*id, scores.logprob);
+        let mut texts = Map::new();
+        // The likeliest first, which of those that are spelled alike stands; its own is among them, or likelier than
+        // none of them.
+        for &(id, logprob) in scores.top.iter().chain([&own]) {
+            let text = texts.entry(literal(id, tokenizer));
+            text.or_insert_with(|| json!(logprob));
+        }
+        Some(Value::Object(texts))
     };
     OfCompletion {
-        text_offset: Each(move || {
-            texts().scan(offset, |offset, text| {
-                let before = *offset;
-                *offset += text.chars().count();
-                Some(before)
-            })
-        }),
+        text_offset: offsets,
         token_logprobs: Each(move || {
             let own = scored.iter();
             own.map(|(_, logprobs)| json!(logprobs.map(|l| l.logprob)))
         }),
-        top_logprobs: Each(move || scored.iter().map(move |(_, logprobs)| logprobs.map(top))),
-        tokens: Each(texts),
+        top_logprobs: Each(move || scored.iter().map(top)),
+        tokens: Each(move || scored.iter().map(move |(id, _)| literal(*id, tokenizer))),
     }
 }
 
-/// Where in a text what follows these tokens begins that begin at `offset`, in characters.
-pub(super) fn offset_behind(scored: &[Scored<'_>], offset: usize, tokenizer: &Tokenizer) -> usize {
-    let lengths = scored
-        .iter()
-        .map(|(id, _)| spelled(*id, tokenizer).chars().count());
-    offset + lengths.sum::<usize>()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_completion_tells_apart_what_is_no_text_and_has_its_own_token() {
+        let json = include_bytes!("../../../tests/golden/tokenizer/tokenizer.json");
+        let tokenizer = Tokenizer::from_json(json, None, None).unwrap();
+        let ids = 0..tokenizer.vocab_size() as TokenId + 2;
+        let of = |bytes: &[u8]| ids.clone().find(|&id| tokenizer.token_bytes(id) == bytes);
+        let of = |bytes: &[u8]| of(bytes).unwrap();
+        // Ids beyond the vocabulary, as models pad it, are spelled alike.
+        let padding = tokenizer.vocab_size() as TokenId;
+        let scores = |top: &[(TokenId, f32)]| TokenLogprobs {
+            logprob: -4.0,
+            rank: 9,
+            top: top.to_vec(),
+        };
+        let several = scores(&[
+            (of(b"\xf0"), -0.5),
+            (of(b"\x9f"), -1.0),
+            (padding, -1.5),
+            (padding + 1, -2.0),
+        ]);
+        let own = scores(&[]);
+        let alike = scores(&[(padding, -1.5)]);
+        let scored = [
+            (of(b"a"), None),
+            (of(b"b"), Some(&several)),
+            (of(b"\x90"), Some(&own)),
+            (padding + 1, Some(&alike)),
+        ];
+        let said = json!(completion(&scored, &[0, 1, 2, 2], &tokenizer));
+        assert_eq!(
+            said,
+            json!({
+                "text_offset": [0, 1, 2, 2],
+                "token_logprobs": [null, -4.0, -4.0, -4.0],
+                "top_logprobs": [
+                    null,
+                    {"bytes:\\xf0": -0.5, "bytes:\\x9f": -1.0, "": -1.5, "b": -4.0},
+                    {"bytes:\\x90": -4.0},
+                    {"": -1.5},
+                ],
+                "tokens": ["a", "b", "bytes:\\x90", ""],
+            })
+        );
+        assert_eq!(
+            json!(chat(&scored, &tokenizer))["content"][1]["bytes"],
+            json!([0x90])
+        );
+    }
 }

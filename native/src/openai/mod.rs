@@ -22,6 +22,7 @@ pub mod responses_stream;
 #[cfg(test)]
 mod responses_stream_tests;
 mod sampling;
+mod text_offset;
 pub mod tokens;
 pub mod tool_calls;
 pub mod tools;

@@ -226,9 +226,12 @@ impl Asked {
         })
     }
 
-    /// Whether answers say their prompt first, with its log-probabilities as with theirs.
-    pub fn scores_echo(&self) -> bool {
-        !self.echoes.is_empty() && self.params.logprobs.is_some()
+    /// What answers to each prompt say first, if its log-probabilities are told with theirs; else none.
+    pub fn scored_echoes(&self) -> &[String] {
+        match self.params.logprobs {
+            Some(_) => &self.echoes,
+            None => &[],
+        }
     }
 
     /// About the bytes, as text, of what is kept beside the prompts until all is answered: what is said before the

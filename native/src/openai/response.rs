@@ -11,6 +11,7 @@ use twoclock_core::text::Tokenizer;
 use super::each::Each;
 use super::logprobs::{self, Scored};
 use super::request::Endpoint;
+use super::text_offset::{self, TextOffset};
 use super::tool_calls;
 use crate::answer::stop_reason_as_json;
 
@@ -56,14 +57,23 @@ pub struct Answered<'a> {
     /// What they took.
     pub usage: Usage,
     /// The prompt's log-probabilities were asked for, in vLLM's form and places: of a chat beside its
-    /// choices, else in the first choice of each prompt.
+    /// choices, else in each choice.
     pub scores_prompt: bool,
-    /// Answers say their prompt first, and its log-probabilities are a part of theirs.
-    pub scores_echo: bool,
+    /// What answers to each prompt say first, where its log-probabilities are a part of theirs.
+    pub scored_echoes: &'a [String],
     /// What an answer may be made of.
     pub format: &'a AnswerFormat,
     /// Spells tokens.
     pub tokenizer: &'a Tokenizer,
+}
+
+impl Answered<'_> {
+    /// What the answers to a prompt say first, of which this is the first.
+    fn scored_echo(&self, first: usize) -> Option<&str> {
+        let n = self.choices.len().checked_div(self.scored_echoes.len())?;
+        let echo = self.scored_echoes.get(first.checked_div(n)?);
+        echo.map(String::as_str)
+    }
 }
 
 impl Serialize for Answered<'_> {
@@ -121,14 +131,17 @@ impl Serialize for Placed<'_> {
             }
             Endpoint::Completions => value.serialize_entry("text", &choice.text)?,
         }
+        // The prompt is scored once, for the first of its answers.
+        let first = index.saturating_sub(completion.index);
+        let of_prompt = &choices[first].completion;
         let mut scored: Vec<Scored<'_>> = Vec::new();
-        if of_answer.scores_echo {
-            // The prompt is scored once, for the first of its answers.
-            let first = &choices[index.saturating_sub(completion.index)].completion;
-            scored.extend(logprobs::echoed(
-                &first.prompt_token_ids,
-                &first.prompt_logprobs,
-            ));
+        let mut offsets = Vec::new();
+        let mut next = TextOffset::behind("");
+        if let Some(echo) = of_answer.scored_echo(first) {
+            let ids = &of_prompt.prompt_token_ids;
+            scored.extend(logprobs::echoed(ids, &of_prompt.prompt_logprobs));
+            offsets = text_offset::of_prompt(echo, &ids[..scored.len()], tokenizer);
+            next = TextOffset::behind(echo);
         }
         let ids = completion.token_ids.iter().copied();
         scored.extend(ids.zip(completion.logprobs.iter().map(Some)));
@@ -138,13 +151,16 @@ impl Serialize for Placed<'_> {
                 value.serialize_entry("logprobs", &logprobs::chat(&scored, tokenizer))?;
             }
             (Endpoint::Completions, _) => {
-                let logprobs = logprobs::completion(&scored, 0, tokenizer);
+                let own = scored[offsets.len()..].iter();
+                offsets.extend(own.map(|(id, _)| next.pass(*id, tokenizer)));
+                let logprobs = logprobs::completion(&scored, &offsets, tokenizer);
                 value.serialize_entry("logprobs", &logprobs)?;
             }
         }
         if endpoint == Endpoint::Completions {
-            let scores = (of_answer.scores_prompt && completion.index == 0)
-                .then(|| logprobs::of_prompt(completion, tokenizer));
+            let scores = of_answer
+                .scores_prompt
+                .then(|| logprobs::of_prompt(of_prompt, tokenizer));
             value.serialize_entry("prompt_logprobs", &scores)?;
         }
         let reason = completion.finish_reason;

@@ -29,7 +29,7 @@ impl Teller {
         chunks.include_usage = asked.include_usage;
         chunks.format = std::mem::take(&mut asked.format);
         let num_prompt_tokens = job.prompts.iter().map(Vec::len).collect();
-        let is_scored = asked.scores_echo();
+        let is_scored = !asked.scored_echoes().is_empty();
         let prompts = std::mem::take(&mut job.prompts);
         let echoes = std::mem::take(&mut asked.echoes).into_iter().zip(prompts);
         chunks.echoes = echoes

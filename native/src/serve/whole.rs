@@ -55,7 +55,7 @@ pub async fn answer(job: Job, app: &App) -> Result<Response, ApiError> {
             choices: &whole.choices,
             usage: whole.usage,
             scores_prompt: whole.asked.scores_prompt,
-            scores_echo: whole.asked.scores_echo(),
+            scored_echoes: whole.asked.scored_echoes(),
             format: &whole.asked.format,
             tokenizer: whole.lease.loaded().handle().tokenizer(),
         };

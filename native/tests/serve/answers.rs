@@ -168,13 +168,40 @@ fn completions(client: Client) {
         let plain = ask(json!({"prompt": prompt, "echo": true, "max_tokens": 1}));
         assert_eq!(plain[0]["logprobs"], Value::Null, "{prompt}");
     }
-    let offsets = streamed
-        .iter()
-        .filter_map(|e| e["choices"][0]["logprobs"]["text_offset"].as_array());
-    assert_eq!(
-        json!(offsets.flatten().collect::<Vec<_>>()),
-        logprobs["text_offset"]
+    let in_pieces = |streamed: &[Value], field: &str| {
+        let pieces = streamed
+            .iter()
+            .filter_map(|e| e["choices"][0]["logprobs"][field].as_array());
+        json!(pieces.flatten().collect::<Vec<_>>())
+    };
+    assert_eq!(in_pieces(&streamed, "text_offset"), logprobs["text_offset"]);
+    // Tokens that are a part of a character.
+    let body = with(
+        body,
+        json!({"prompt": "<|im_start|>é", "logprobs": 0, "max_tokens": 5,
+        "logit_bias": {"240": 100}}),
     );
+    let parts = &ask(body.clone())[0];
+    let logprobs = &parts["logprobs"];
+    assert_eq!(
+        logprobs["text_offset"],
+        json!([0, 12, 12, 13, 14, 15, 16, 17]),
+        "{parts}"
+    );
+    let top = logprobs["top_logprobs"].as_array().unwrap();
+    let own = logprobs["tokens"].as_array().unwrap();
+    assert_eq!(own[1], "bytes:\\xc3");
+    for (top, own) in top.iter().zip(own).skip(1) {
+        let names: Vec<_> = top.as_object().unwrap().keys().collect();
+        assert_eq!(names, [own.as_str().unwrap()]);
+    }
+    let streamed = client
+        .post(TEXT, &with(body.clone(), json!({"stream": true})))
+        .events();
+    for field in ["tokens", "text_offset", "token_logprobs", "top_logprobs"] {
+        assert_eq!(in_pieces(&streamed, field), logprobs[field], "{field}");
+    }
+    let body = with(body, json!({"prompt": "a dog", "logprobs": 1}));
     // Nothing but the prompt.
     let scored = ask(with(body, json!({"max_tokens": 0})));
     assert_eq!(scored[0]["text"], "a dog");
