@@ -69,12 +69,12 @@ pub enum TextError {
     #[error("the model has no chat template; give the prompt as raw text")]
     NoTemplate,
     /// The chat template is no template.
-    #[error("the model's chat template cannot be read: {0}")]
+    #[error("the chat template is no template: {0}")]
     TemplateSyntax(String),
     /// The chat template refused the conversation, in its own words.
-    #[error("the model's chat template refuses this conversation: {0}")]
+    #[error("the chat template refuses this conversation: {0}")]
     TemplateRefused(String),
     /// The chat template failed on the conversation.
-    #[error("the model's chat template failed: {0}")]
+    #[error("the chat template failed: {0}")]
     TemplateFailed(String),
 }

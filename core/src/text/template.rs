@@ -303,7 +303,7 @@ mod tests {
         assert!(error.contains("date"), "{error}");
         let error = render("{% if %}", json!({})).unwrap_err().to_string();
         assert!(
-            error.contains("cannot be read") && error.contains("line 1"),
+            error.contains("is no template") && error.contains("line 1"),
             "{error}"
         );
     }

@@ -21,7 +21,7 @@ use serde_json::json;
 use crate::interrupt;
 use crate::picture;
 use crate::report::Reporter;
-use crate::serve::auth;
+use crate::serve::key_file;
 use args::{BenchServeArgs, Endpoint};
 use client::Client;
 use plot::Plot;
@@ -128,7 +128,7 @@ pub fn run(
 /// The key to send, if any.
 fn key(args: &BenchServeArgs) -> anyhow::Result<Option<String>> {
     let key = match &args.api_key_file {
-        Some(path) => Some(auth::first_key(path)?),
+        Some(path) => Some(key_file::first_key(path)?),
         None => env::var("OPENAI_API_KEY").ok(),
     };
     let key = key

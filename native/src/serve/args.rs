@@ -55,6 +55,13 @@ pub struct ServeArgs {
     /// What it tells.
     #[command(flatten)]
     pub telling: TellingArgs,
+    /// How requests share a model.
+    #[command(flatten)]
+    pub serving: ServingArgs,
+    /// How models are run.
+    #[command(flatten)]
+    pub engine: EngineArgs,
+    // Under the heading of what is above, which goes on.
     /// File with a Jinja template for chats in place of the model's own.
     #[arg(long, value_name = "FILE")]
     pub chat_template: Option<PathBuf>,
@@ -62,12 +69,6 @@ pub struct ServeArgs {
     /// driver compiles.
     #[arg(long)]
     pub no_warmup: bool,
-    /// How requests share a model.
-    #[command(flatten)]
-    pub serving: ServingArgs,
-    /// How models are run.
-    #[command(flatten)]
-    pub engine: EngineArgs,
 }
 
 /// Where the server is heard, and by whom.
@@ -192,6 +193,18 @@ pub fn named(model: &str) -> (Vec<&str>, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_model_runs_with_stands_under_one_heading() {
+        let command = ServeArgs::augment_args(clap::Command::new("serve"));
+        let heading = |id: &str| {
+            let found = command.get_arguments().find(|arg| arg.get_id() == id);
+            found.unwrap().get_help_heading().unwrap()
+        };
+        for id in ["chat_template", "no_warmup"] {
+            assert_eq!(heading(id), heading("compute_dtype"), "{id}");
+        }
+    }
 
     #[test]
     fn a_name_is_letters_before_the_model() {

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::bail;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -16,14 +16,12 @@ use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
 
 use super::api_error::ApiError;
 use super::app::App;
+use super::key_file;
 use super::request_record::RequestRecord;
 use crate::output;
-use crate::text_input::read_text;
 
 /// Where a key may stand.
 const VARIABLE: &str = "TWOCLOCK_API_KEY";
-/// Most characters of the name of a key's owner.
-const LONGEST_OWNER: usize = 64;
 /// What needs no key: whether the server is well tells nobody more than that, and the page holds nothing.
 const OPEN: [&str; 2] = ["/", "/health"];
 
@@ -71,7 +69,7 @@ impl ApiKeys {
                 }
                 Ok(key) => {
                     let key = key.trim();
-                    if let Some(c) = control_of(key) {
+                    if let Some(c) = key_file::control_of(key) {
                         bail!("{VARIABLE} has a control character ({c}), which no header can have");
                     }
                     Ok(Self::of([key]))
@@ -170,82 +168,9 @@ fn digests<'a>(keys: impl IntoIterator<Item = (&'a str, String)>) -> Arc<[Key]> 
     keys.collect()
 }
 
-/// The first control character of a text, as it may be shown.
-fn control_of(text: &str) -> Option<String> {
-    let found = text.chars().find(|c| c.is_control());
-    found.map(|c| format!("U+{:04X}", u32::from(c)))
-}
-
-/// The keys of a text, one a line, each with whose it is, which may stand behind it (as a comment or not); else that is
-/// the line's number. Lines may end as on any system that ends them with LF.
-///
-/// # Errors
-/// A line that is no key and no comment, by its number: what it says is never shown.
-fn keys(text: &str) -> anyhow::Result<Vec<(&str, String)>> {
-    // Editors put it before the first line, and nobody sees it.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut keys = Vec::new();
-    for (number, line) in (1..).zip(text.lines().map(str::trim)) {
-        let is_comment = line.starts_with('#');
-        // With ends of lines that are CR alone, a comment would swallow what is behind it.
-        if let Some(c) = control_of(&line.replace('\t', " ")) {
-            bail!(
-                "line {number} has a control character ({c}), which no key can have: give one key a line, and end lines \
-                 with LF or CRLF"
-            );
-        }
-        if line.is_empty() || is_comment {
-            continue;
-        }
-        let (key, owner) = line.split_once([' ', '\t']).unwrap_or((line, ""));
-        let owner = owner.trim_start();
-        // A key in the place of a name would be told in the log.
-        if !owner.is_empty() && !owner.starts_with('#') {
-            bail!(
-                "line {number} has more than a key, which has no spaces: whose it is may follow as # OWNER"
-            );
-        }
-        let owner = owner.trim_start_matches('#').trim_start();
-        if owner.chars().count() > LONGEST_OWNER {
-            bail!(
-                "line {number} has more than {LONGEST_OWNER} characters behind its key, where a short name may stand"
-            );
-        }
-        let number: u32 = number;
-        let owner = if owner.is_empty() {
-            number.to_string()
-        } else {
-            owner.to_owned()
-        };
-        keys.push((key, owner));
-    }
-    Ok(keys)
-}
-
-/// The first key of a file such as a server takes, for who asks one.
-///
-/// # Errors
-/// As of such a file.
-pub fn first_key(file: &Path) -> anyhow::Result<String> {
-    let text = read_text(file).context("--api-key-file")?;
-    let keys = keys(&text).with_context(|| format!("--api-key-file {}", file.display()))?;
-    match keys.first() {
-        Some((key, _)) => Ok((*key).to_owned()),
-        None => Err(no_key(file)),
-    }
-}
-
-fn no_key(file: &Path) -> anyhow::Error {
-    anyhow!("{} holds no key: give one a line", file.display())
-}
-
 /// The keys of a file, one a line.
 fn read(file: &Path) -> anyhow::Result<Arc<[Key]>> {
-    let text = read_text(file).context("--api-key-file")?;
-    let keys = keys(&text).with_context(|| format!("--api-key-file {}", file.display()))?;
-    if keys.is_empty() {
-        return Err(no_key(file));
-    }
+    let keys = key_file::read(file, |keys| digests(keys))?;
     #[cfg(unix)]
     if let Ok(metadata) = std::fs::metadata(file) {
         use std::os::unix::fs::PermissionsExt as _;
@@ -255,7 +180,7 @@ fn read(file: &Path) -> anyhow::Result<Arc<[Key]>> {
             tracing::warn!(%file, mode, "every user of this machine has access to the file with the keys: chmod 600");
         }
     }
-    Ok(digests(keys))
+    Ok(keys)
 }
 
 /// Lets in who has a key.
@@ -309,61 +234,6 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_a_server_reads_the_first_key_of_its_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("keys");
-        std::fs::write(&file, "# of the week\nalpha # ann\nbeta\n").unwrap();
-        assert_eq!(first_key(&file).unwrap(), "alpha");
-        std::fs::write(&file, "# none\n").unwrap();
-        let said = first_key(&file).unwrap_err().to_string();
-        assert!(said.contains("holds no key"), "{said}");
-    }
-
-    #[test]
-    fn keys_are_what_stands_in_the_lines_and_nothing_invisible() {
-        for (text, owners) in [
-            ("alpha\nbeta\n", ["1", "2"]),
-            ("\u{feff}alpha\nbeta", ["1", "2"]),
-            ("alpha\r\n\r\n beta \r\n", ["1", "3"]),
-            ("\u{feff}# of\tthe week\r\nalpha\r\nbeta\r", ["2", "3"]),
-            (
-                "alpha #ann\nbeta\t # bob the builder\n",
-                ["ann", "bob the builder"],
-            ),
-            ("alpha #\nbeta#1", ["1", "2"]),
-        ] {
-            let read = keys(text).unwrap();
-            let names = read.iter().map(|(_, owner)| owner.as_str());
-            assert!(names.eq(owners), "{text:?}: {read:?}");
-            let secrets: Vec<_> = read.iter().map(|(key, _)| *key).collect();
-            let last = if text.ends_with("beta#1") {
-                "beta#1"
-            } else {
-                "beta"
-            };
-            assert_eq!(secrets, ["alpha", last], "{text:?}");
-        }
-        for (text, told) in [
-            ("alpha\rbeta\r", "line 1 has a control character (U+000D)"),
-            (
-                "# of the week\ralpha\n",
-                "line 1 has a control character (U+000D)",
-            ),
-            ("alpha\nbe\0ta\n", "line 2 has a control character (U+0000)"),
-            (
-                "alpha\n\nbe\u{b}ta\n",
-                "line 3 has a control character (U+000B)",
-            ),
-            ("alpha\u{7f}\n", "line 1 has a control character (U+007F)"),
-            ("# two\nann beta-alpha\n", "line 2 has more than a key"),
-        ] {
-            let said = keys(text).unwrap_err().to_string();
-            assert!(said.starts_with(told), "{said}");
-            assert!(!said.contains("alpha") && !said.contains("be"), "{said}");
-        }
-    }
-
-    #[test]
     fn keys_are_read_anew_and_a_bad_file_changes_nothing() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let write = |text: &str| std::fs::write(file.path(), text).unwrap();
@@ -380,7 +250,7 @@ mod tests {
         are(["2", "4", ""]);
         keys.reread();
         are(["", "ann", "2"]);
-        for wrong in ["", "# none\n", "beta\rgamma\n"] {
+        for wrong in ["", "# none\n", "beta\rgamma\n", "gamma\ngamma\n"] {
             write(wrong);
             keys.reread();
             are(["", "ann", "2"]);

@@ -25,6 +25,7 @@ pub mod guarded_body;
 pub mod http_metrics;
 pub mod intake;
 pub mod job;
+pub mod key_file;
 pub mod lease;
 pub mod lingering;
 pub mod listener;

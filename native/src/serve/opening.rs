@@ -99,9 +99,10 @@ impl Opening {
             let aliases = its_names.split_off(1);
             let name = its_names.remove(0);
             let mut checkpoint = known.find(reference)?.open()?;
-            if let Some(source) = &chat_template {
+            if let (Some(file), Some(source)) = (&opening.chat_template, &chat_template) {
                 checkpoint.text.chat_template = Some(source.clone());
-                template_of(&checkpoint).context("--chat-template")?;
+                let of_file = || format!("--chat-template {}", file.display());
+                template_of(&checkpoint).with_context(of_file)?;
             }
             let context_length = opening.options.checked(&checkpoint.config)?.max_model_len;
             let has_chat_template = checkpoint.text.chat_template.is_some();

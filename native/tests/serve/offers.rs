@@ -64,9 +64,11 @@ fn a_template_takes_the_place_of_the_models_own() {
     let plain = json!({"prompt": "on the cat goes", "add_special_tokens": false});
     assert_eq!(tokens(json!({"messages": messages})), tokens(plain));
     let wrong = file("wrong", "{% if %}");
+    let its_own =
+        format!("--chat-template {wrong}: the chat template is no template: syntax error");
     let nowhere = folder.path().join("nowhere").display().to_string();
     for (arguments, told) in [
-        (&["--chat-template", &wrong][..], "syntax error"),
+        (&["--chat-template", &wrong][..], its_own.as_str()),
         (&["--chat-template", &nowhere], "nowhere cannot be read"),
         (
             &["--chat-template", &fine, "-m", "other=./caller"],
