@@ -10,7 +10,7 @@ use super::metrics::{EngineGauges, EngineMetrics, KvSlotSeconds, RequestShape};
 pub use super::output::EngineOutput;
 use super::pooling::Pooling;
 use super::recovery::Recovery;
-use super::sampling_check::{self, MAX_ANSWERS};
+use super::sampling_check;
 use super::step_costs::StepCosts;
 use crate::clock::Clock;
 use crate::config::ModelConfig;
@@ -347,7 +347,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
 /// Answers that [`EngineCore::generate`] gives to a request, refused or not.
 pub(super) fn num_answers(params: &SamplingParams) -> usize {
     match params.n {
-        n if n <= MAX_ANSWERS => n.max(1),
+        n if n <= SamplingParams::MAX_ANSWERS => n.max(1),
         _ => 1,
     }
 }

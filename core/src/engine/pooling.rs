@@ -5,7 +5,7 @@ use super::awaited::Awaited;
 use super::core::{EngineCore, EngineOutput};
 use super::metrics::RequestShape;
 use super::recovery::Recovery;
-use super::sampling_check::{check_ids, check_salt};
+use super::sampling_check::{check_ids, check_pooling};
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::runner::ExecuteModel;
@@ -63,7 +63,8 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
     /// of a [`step`](Self::step) as [`EngineOutput::embedding`].
     ///
     /// # Errors
-    /// [`RequestError`] for ids the model does not have, a salt that is too long, more dimensions than its hidden states have,
+    /// [`RequestError`] for ids the model does not have, a salt or a priority out of
+    /// bounds, more dimensions than its hidden states have,
     /// and prompts that could never be computed.
     pub fn add_pooling_request(
         &mut self,
@@ -83,7 +84,7 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
         arrival: Duration,
     ) -> Result<RequestId, RequestError> {
         check_ids("the prompt", &prompt_token_ids, self.vocab_size)?;
-        check_salt(params.cache_salt.as_deref())?;
+        check_pooling(&params)?;
         let hidden_size = self.hidden_size;
         if let Some(dimensions) = params.dimensions
             && !(1..=hidden_size).contains(&dimensions)
@@ -97,15 +98,13 @@ impl<R: ExecuteModel, C: Clock> EngineCore<R, C> {
             num_prompt_tokens: prompt_token_ids.len(),
             params,
         };
-        let salt = pooling.params.cache_salt.clone();
-        let kind = pooling.params.pooling;
         let shape = RequestShape {
             num_prompt_tokens: pooling.num_prompt_tokens,
             max_tokens: 0,
             n: 1,
         };
         let id = RequestId(self.next_id);
-        let request = Request::pooling(id, prompt_token_ids, kind, salt).behind(ahead);
+        let request = Request::pooling(id, prompt_token_ids, &pooling.params).behind(ahead);
         self.scheduler.add_request(request)?;
         self.next_id += 1;
         self.ledger.open(id, arrival, shape);

@@ -1,7 +1,7 @@
 //! Whether sampling parameters mean something for a model. Knows their ranges, not how they are used.
 
 use crate::sched::RequestError;
-use crate::types::{SamplingParams, TokenId};
+use crate::types::{PoolingParams, SamplingParams, TokenId};
 
 /// Lowest temperature above 0. Under it `logit / temperature` may leave f32, and tokens of equal
 /// infinities are no draw; far above it already the likeliest token is as good as certain.
@@ -9,12 +9,6 @@ const MIN_TEMPERATURE: f32 = 1e-30;
 
 /// Highest temperature. Over it a banned token's logit, divided by it, comes within reach of the noise.
 const MAX_TEMPERATURE: f32 = 1e30;
-
-/// Most answers to one request, as OpenAI's protocol has it.
-pub(super) const MAX_ANSWERS: usize = 128;
-
-/// Highest and, below 0, lowest priority.
-const MAX_PRIORITY: i32 = 100;
 
 /// Holds parameters against a vocabulary.
 ///
@@ -27,7 +21,7 @@ pub(super) fn check(params: &SamplingParams, vocab_size: usize) -> Result<(), Re
         false => invalid(name, format!("{value:?}"), must),
     };
     let p = params;
-    if !(1..=MAX_ANSWERS).contains(&p.n) {
+    if !(1..=SamplingParams::MAX_ANSWERS).contains(&p.n) {
         return invalid("n", p.n.to_string(), "1 to 128");
     }
     check_lengths(p)?;
@@ -69,9 +63,7 @@ pub(super) fn check(params: &SamplingParams, vocab_size: usize) -> Result<(), Re
             "strings of at least a letter",
         );
     }
-    if !(-MAX_PRIORITY..=MAX_PRIORITY).contains(&p.priority) {
-        return invalid("priority", p.priority.to_string(), "from -100 to 100");
-    }
+    check_priority(p.priority)?;
     if p.min_tokens > p.max_tokens {
         let value = format!("{} with max_tokens {}", p.min_tokens, p.max_tokens);
         return invalid("min_tokens", value, "at most max_tokens");
@@ -146,11 +138,25 @@ fn check_lengths(p: &SamplingParams) -> Result<(), RequestError> {
     }
 }
 
-/// Holds a salt, which every prompt of a request has, against its bound.
+fn check_priority(priority: i32) -> Result<(), RequestError> {
+    let most = SamplingParams::MAX_PRIORITY;
+    match (-most..=most).contains(&priority) {
+        true => Ok(()),
+        false => invalid("priority", priority.to_string(), "from -100 to 100"),
+    }
+}
+
+/// Holds what a request for an embedding has in common with others against its bounds.
 ///
 /// # Errors
 /// [`RequestError::InvalidParameter`].
-pub(super) fn check_salt(salt: Option<&str>) -> Result<(), RequestError> {
+pub(super) fn check_pooling(params: &PoolingParams) -> Result<(), RequestError> {
+    check_salt(params.cache_salt.as_deref())?;
+    check_priority(params.priority)
+}
+
+/// Holds a salt, which every prompt of a request has, against its bound.
+fn check_salt(salt: Option<&str>) -> Result<(), RequestError> {
     match salt.map_or(0, str::len) {
         n if n > SamplingParams::MAX_SALT_BYTES => {
             invalid("cache_salt", format!("of {n} bytes"), "at most 1024 bytes")

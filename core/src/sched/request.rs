@@ -4,7 +4,8 @@ use super::block_hash::BlockHash;
 use super::output::PoolShare;
 use super::rank::{Ahead, Rank};
 use crate::types::{
-    FinishReason, PoolingType, RequestId, SamplingHistory, SamplingInputs, SamplingParams, TokenId,
+    FinishReason, PoolingParams, PoolingType, RequestId, SamplingHistory, SamplingInputs,
+    SamplingParams, TokenId,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -116,19 +117,15 @@ impl Request {
     }
 
     /// A request for an embedding of a prompt that waits.
-    pub fn pooling(
-        id: RequestId,
-        prompt_token_ids: Vec<TokenId>,
-        pooling: PoolingType,
-        cache_salt: Option<String>,
-    ) -> Self {
+    pub fn pooling(id: RequestId, prompt_token_ids: Vec<TokenId>, wanted: &PoolingParams) -> Self {
         let params = SamplingParams {
             max_tokens: 0,
-            cache_salt,
+            cache_salt: wanted.cache_salt.clone(),
+            priority: wanted.priority,
             ..SamplingParams::default()
         };
         Self {
-            pooling: Some(pooling),
+            pooling: Some(wanted.pooling),
             ..Self::new(id, prompt_token_ids, params, &[])
         }
     }

@@ -114,3 +114,13 @@ fn nothing_is_scheduled_behind_what_is_drawn_in_vain() {
     known.append_token(7, 100);
     assert_eq!(known.num_new_tokens(100), 1);
 }
+
+#[test]
+fn an_embedding_is_as_urgent_as_it_is_asked_for() {
+    let wanted = PoolingParams {
+        priority: -3,
+        ..PoolingParams::default()
+    };
+    let urgent = Request::pooling(RequestId(1), vec![5, 6], &wanted);
+    assert_eq!(urgent.params().priority, -3);
+}

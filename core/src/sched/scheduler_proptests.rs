@@ -2,7 +2,7 @@
 
 use super::fake_model::{EOS, FakeModel, VOCAB, config, request, scheduler, step, windowed};
 use super::*;
-use crate::types::{PoolingType, RequestId, SamplingParams, TokenId};
+use crate::types::{PoolingParams, PoolingType, RequestId, SamplingParams, TokenId};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -178,7 +178,11 @@ proptest! {
                     };
                     let max_tokens = if pooling.is_some() { 0 } else { max_tokens };
                     let r = match pooling {
-                        Some(pooling) => Request::pooling(r.id(), ids, pooling, params.cache_salt),
+                        Some(pooling) => {
+                            let SamplingParams { cache_salt, priority, .. } = params;
+                            let wanted = PoolingParams { pooling, cache_salt, priority, ..PoolingParams::default() };
+                            Request::pooling(r.id(), ids, &wanted)
+                        }
                         None => Request::new(r.id(), ids, params, &[EOS]),
                     };
                     let r = r.with_prompt_of(RequestId(first));

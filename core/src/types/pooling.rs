@@ -23,6 +23,8 @@ pub struct PoolingParams {
     pub dimensions: Option<usize>,
     /// As [`SamplingParams::cache_salt`](super::SamplingParams::cache_salt).
     pub cache_salt: Option<String>,
+    /// As [`SamplingParams::priority`](super::SamplingParams::priority).
+    pub priority: i32,
 }
 
 impl Default for PoolingParams {
@@ -32,6 +34,7 @@ impl Default for PoolingParams {
             normalize: true,
             dimensions: None,
             cache_salt: None,
+            priority: 0,
         }
     }
 }

@@ -73,6 +73,10 @@ pub struct SamplingParams {
 /// Bounds of what every answer of a request holds for itself and every token is held against, so that one
 /// request neither fills memory nor holds up the others.
 impl SamplingParams {
+    /// Most answers, [`n`](Self::n), as OpenAI's protocol has it.
+    pub const MAX_ANSWERS: usize = 128;
+    /// Highest and, below 0, lowest [`priority`](Self::priority).
+    pub const MAX_PRIORITY: i32 = 100;
     /// Most strings in [`stop`](Self::stop).
     pub const MAX_STOPS: usize = 256;
     /// Most bytes of all of them.

@@ -102,6 +102,21 @@ pub fn names(body: &Value) -> Vec<Name> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::openai::described;
+
+    #[test]
+    fn what_is_refused_is_described() {
+        for path in ["/v1/messages", "/v1/messages/count_tokens"] {
+            let fields = described::fields(path);
+            for name in UNSERVED {
+                assert_eq!(fields[name]["type"], "null", "{path} {name}");
+            }
+        }
+        assert_eq!(
+            described::fields("/v1/messages")["n"]["enum"],
+            json!([1, null])
+        );
+    }
 
     #[test]
     fn a_conversation_with_tools_becomes_a_chat() {

@@ -11,6 +11,7 @@ use twoclock_core::types::PoolingParams;
 use super::each::Each;
 use super::fields::{self, Fields};
 use super::refusal::Refusal;
+use super::sampling;
 
 /// Most texts of one body.
 const MAX_INPUTS: usize = 2048;
@@ -27,11 +28,15 @@ pub struct AskedEmbeddings {
 }
 
 impl AskedEmbeddings {
-    /// Reads a body; what it leaves open is `params`.
+    /// Reads a body; what it leaves open is `params`. It may say how urgent it is where that is heeded.
     ///
     /// # Errors
     /// [`Refusal`] for the first field that means nothing.
-    pub fn read(body: &Value, params: PoolingParams) -> Result<Self, Refusal> {
+    pub fn read(
+        body: &Value,
+        params: PoolingParams,
+        heeds_priority: bool,
+    ) -> Result<Self, Refusal> {
         let fields = Fields::of(body)?;
         let as_base64 = match fields.text("encoding_format")? {
             None | Some("float") => false,
@@ -47,6 +52,7 @@ impl AskedEmbeddings {
             params: PoolingParams {
                 dimensions: fields.count("dimensions")?.or(params.dimensions),
                 cache_salt: salt,
+                priority: sampling::priority(&fields, heeds_priority)?,
                 ..params
             },
             as_base64,

@@ -1,5 +1,7 @@
 //! The fields of a request's body, each read once and refused by its name.
 
+use std::ops::RangeInclusive;
+
 use serde_json::{Map, Value};
 use twoclock_core::types::TokenId;
 
@@ -71,20 +73,37 @@ impl<'a> Fields<'a> {
 
     /// A whole number from 0.
     pub fn count(&self, name: &str) -> Result<Option<usize>, Refusal> {
+        self.count_or(name, "")
+    }
+
+    /// As [`Self::count`], where `others` may be given too, which the caller reads.
+    pub fn count_or(&self, name: &str, others: &str) -> Result<Option<usize>, Refusal> {
+        let most = usize::MAX;
+        let must = match self.get(name).and_then(Value::as_f64) {
+            Some(number) if number >= most as f64 => format!("a whole number from 0 to {most}"),
+            _ => format!("a whole number, 0 or more{others}"),
+        };
         let read = |v: &Value| usize::try_from(v.as_u64()?).ok();
-        self.read(name, "a whole number, 0 or more", read)
+        self.read(name, &must, read)
     }
 
     /// A whole number, below 0 too.
     pub fn signed(&self, name: &str) -> Result<Option<i32>, Refusal> {
+        self.within(name, i32::MIN..=i32::MAX)
+    }
+
+    /// A whole number of these.
+    pub fn within(&self, name: &str, range: RangeInclusive<i32>) -> Result<Option<i32>, Refusal> {
+        let must = format!("a whole number from {} to {}", range.start(), range.end());
         let read = |v: &Value| i32::try_from(v.as_i64()?).ok();
-        self.read(name, "a whole number", read)
+        self.read(name, &must, |v| read(v).filter(|i| range.contains(i)))
     }
 
     /// A whole number, of which the bits count.
     pub fn seed(&self, name: &str) -> Result<Option<u64>, Refusal> {
+        let must = format!("a whole number from {} to {}", i64::MIN, u64::MAX);
         let read = |v: &Value| v.as_u64().or_else(|| v.as_i64().map(|i| i as u64));
-        self.read(name, "a whole number", read)
+        self.read(name, &must, read)
     }
 
     /// True or false.

@@ -2,6 +2,8 @@
 //! engine: the batch command and a server read and write the same.
 
 pub mod chunk;
+#[cfg(test)]
+pub mod described;
 mod each;
 pub mod echoed;
 pub mod embeddings;

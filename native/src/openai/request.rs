@@ -149,11 +149,7 @@ impl Asked {
         };
         serving.defaults.apply(&mut base);
         let mut params = sampling::read(&fields, base, serving.tokenizer)?;
-        if params.priority != 0 && !serving.heeds_priority {
-            let said = "must be 0: here requests are served as they come (--scheduling-policy priority of the \
-                        server would heed it)";
-            return Err(Refusal::of("priority", said));
-        }
+        params.priority = sampling::priority(&fields, serving.heeds_priority)?;
         let mut form = form::read(&fields)?;
         let mut format = AnswerFormat::default();
         let most = fields.count("max_tokens")?.or(n_predict(&fields)?);

@@ -152,7 +152,22 @@ fn nested(value: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::openai::described;
     use crate::openai::refusal::Below;
+
+    #[test]
+    fn what_is_refused_is_described() {
+        let fields = described::fields("/v1/responses");
+        for name in UNSERVED {
+            let passed = &fields[name]["enum"];
+            match name {
+                "background" => assert_eq!(passed, &json!([false, null])),
+                "top_logprobs" => assert_eq!(passed, &json!([0, null])),
+                _ => assert_eq!(fields[name]["type"], "null", "{name}"),
+            }
+        }
+        assert_eq!(fields["n"]["enum"], json!([1, null]));
+    }
 
     #[test]
     fn a_text_and_what_goes_with_it() {

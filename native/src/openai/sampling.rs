@@ -57,7 +57,6 @@ pub(super) fn read(
         ignore_eos: fields.flag("ignore_eos")? == Some(true),
         n: fields.count("n")?.unwrap_or(1),
         cache_salt: salt.map(str::to_owned),
-        priority: fields.signed("priority")?.unwrap_or(0),
         ..base
     })
 }
@@ -73,7 +72,20 @@ pub(super) fn penalty_field(fields: &Fields<'_>) -> &'static str {
 fn top_k(fields: &Fields<'_>) -> Result<Option<usize>, Refusal> {
     match fields.get("top_k").and_then(|k| k.as_i64()) {
         Some(-1) => Ok(Some(0)),
-        _ => fields.count("top_k"),
+        _ => fields.count_or("top_k", ", or -1 for all tokens"),
+    }
+}
+
+/// How urgent it is, which is refused where that is not heeded.
+pub(super) fn priority(fields: &Fields<'_>, is_heeded: bool) -> Result<i32, Refusal> {
+    let most = SamplingParams::MAX_PRIORITY;
+    match fields.within("priority", -most..=most)?.unwrap_or(0) {
+        priority if priority != 0 && !is_heeded => {
+            let said = "must be 0: here requests are served as they come (--scheduling-policy priority of the \
+                        server would heed it)";
+            Err(Refusal::of("priority", said))
+        }
+        priority => Ok(priority),
     }
 }
 
@@ -122,5 +134,42 @@ mod tests {
         assert_eq!(seed(json!({"seed": 0})), 0);
         assert_eq!(seed(json!({"seed": -2})), u64::MAX - 1);
         assert_eq!(seed(json!({"seed": u64::MAX})), u64::MAX);
+    }
+
+    #[test]
+    fn a_number_beyond_its_range_is_told_the_range() {
+        // 2**64 and 2**70, which no integer here holds.
+        let body = r#"{"priority": 1180591620717411303424, "seed": 18446744073709551616, "top_k": -2,
+            "min_tokens": 18446744073709551616, "n_predict": 1180591620717411303424, "n": -1}"#;
+        let body: serde_json::Value = serde_json::from_str(body).unwrap();
+        let fields = Fields::of(&body).unwrap();
+        for (refused, range) in [
+            (
+                priority(&fields, true).map(drop),
+                "a whole number from -100 to 100",
+            ),
+            (
+                seed(&fields).map(drop),
+                "from -9223372036854775808 to 18446744073709551615",
+            ),
+            (top_k(&fields).map(drop), "0 or more, or -1 for all tokens"),
+            (
+                fields.count("min_tokens").map(drop),
+                "from 0 to 18446744073709551615",
+            ),
+            (
+                fields.signed("n_predict").map(drop),
+                "from -2147483648 to 2147483647",
+            ),
+            (fields.count("n").map(drop), "a whole number, 0 or more"),
+        ] {
+            let said = refused.unwrap_err().to_string();
+            assert!(said.ends_with(range), "{said}");
+        }
+        for wrong in [json!(101), json!(-101), json!(1.5), json!("a")] {
+            let body = json!({"priority": wrong});
+            let refused = priority(&Fields::of(&body).unwrap(), true).unwrap_err();
+            assert_eq!(refused.param.as_deref(), Some("priority"));
+        }
     }
 }

@@ -14,6 +14,8 @@ use super::refusal::{Below, Refusal};
 const MAX_TOOLS: usize = 128;
 /// Longest name of a tool, bytes.
 const MAX_NAME: usize = 64;
+/// What came before tools, and is not served.
+const OLD: [&str; 2] = ["functions", "function_call"];
 
 /// The tools of a chat, and whether they are called.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +35,7 @@ impl Tools {
     /// # Errors
     /// What is wrong with them, or that the template knows no calls.
     pub fn read(fields: &Fields<'_>, template: Option<&ChatTemplate>) -> Result<Self, Refusal> {
-        for old in ["functions", "function_call"] {
+        for old in OLD {
             let asks = fields.gives(old) && !fields.gives_nothing(old);
             if asks && fields.get("tool_choice") != Some(&json!("none")) {
                 let said = "is not served: give tools and tool_choice";
@@ -163,6 +165,24 @@ fn tool(value: &Value) -> Result<Tool, Below> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::openai::described;
+
+    #[test]
+    fn what_is_refused_is_described() {
+        for path in [
+            "/v1/chat/completions",
+            "/v1/responses",
+            "/v1/messages",
+            "/v1/messages/count_tokens",
+            "/tokenize",
+        ] {
+            let fields = described::fields(path);
+            for name in OLD {
+                assert_eq!(fields[name]["type"], "null", "{path} {name}");
+                assert!(read(json!({name: {}})).is_err(), "{name}");
+            }
+        }
+    }
 
     fn hermes() -> ChatTemplate {
         let source = "{{ tools }}<tool_call>{\"name\": , \"arguments\": }";

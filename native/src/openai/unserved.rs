@@ -68,6 +68,7 @@ pub(super) fn refuse(fields: &Fields<'_>) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::openai::described;
     use serde_json::json;
 
     #[test]
@@ -96,19 +97,22 @@ mod tests {
     /// Whoever reads the description of the server alone, be it a program, learns what is refused.
     #[test]
     fn what_is_refused_is_described() {
-        let described: Value = serde_json::from_str(include_str!("../serve/openapi.json")).unwrap();
-        for path in ["/v1/chat/completions", "/v1/completions"] {
-            let content = &described["paths"][path]["post"]["requestBody"]["content"];
-            let name = content["application/json"]["schema"]["$ref"].as_str();
-            let name = name.unwrap().rsplit('/').next().unwrap();
-            let fields = &described["components"]["schemas"][name]["properties"];
+        for path in [
+            "/v1/chat/completions",
+            "/v1/completions",
+            "/v1/responses",
+            "/v1/messages",
+        ] {
+            let fields = described::fields(path);
             for name in FIELDS {
                 assert_eq!(fields[name]["type"], "null", "{path} {name}");
             }
             for (name, served) in FLAGS {
                 assert_eq!(fields[name]["enum"], json!([served, null]), "{path} {name}");
             }
-            assert!(fields["best_of"].is_object());
+            for name in ["best_of", "modalities", "grammar"] {
+                assert!(fields[name].is_object(), "{path} {name}");
+            }
         }
     }
 }

@@ -60,7 +60,7 @@ fn submit(
     let params = params.map_err(|e| ApiError::bad_request(e.to_string()).param("model"))?;
     let value = body.value()?;
     let room = body.into_room();
-    let asked = AskedEmbeddings::read(&value, params)?;
+    let asked = AskedEmbeddings::read(&value, params, loaded.serving().heeds_priority)?;
     drop(value);
     let most = loaded.serving().max_prompt_bytes.unwrap_or(usize::MAX);
     let mut prompts = Vec::with_capacity(asked.prompts.len());

@@ -75,6 +75,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn bounds_are_those_of_the_engine() {
+        let bounds = |schema: &str, field: &str| {
+            let field = &DESCRIPTION["components"]["schemas"][schema]["properties"][field];
+            (field["minimum"].clone(), field["maximum"].clone())
+        };
+        for name in ["ChatRequest", "CompletionRequest"] {
+            let answers = (json!(1), json!(SamplingParams::MAX_ANSWERS));
+            assert_eq!(bounds(name, "n"), answers, "{name}");
+        }
+        let most = SamplingParams::MAX_PRIORITY;
+        for name in ["ChatRequest", "CompletionRequest", "EmbeddingRequest"] {
+            assert_eq!(
+                bounds(name, "priority"),
+                (json!(-most), json!(most)),
+                "{name}"
+            );
+        }
+    }
+
     /// What `read` asks a body for stands among the properties of the schema of this name.
     fn holds(schema: &str, read: impl FnOnce()) {
         let known = &DESCRIPTION["components"]["schemas"][schema]["properties"];
@@ -111,7 +131,7 @@ mod tests {
             Asked::read(Endpoint::Completions, &text, &serving, 0).unwrap();
         });
         holds("EmbeddingRequest", || {
-            AskedEmbeddings::read(&json!({"input": "a"}), PoolingParams::default()).unwrap();
+            AskedEmbeddings::read(&json!({"input": "a"}), PoolingParams::default(), false).unwrap();
         });
         holds("TokenizeRequest", || {
             Tokenized::read(&text, &serving).unwrap();

@@ -320,8 +320,15 @@ fn how_urgent_a_request_is_counts_only_where_the_operator_lets_it() {
             body["priority"] = json!(priority);
             let answer = server.client.post("/v1/completions", &body);
             assert_eq!(answer.status, expected, "{policy} {priority}: {answer:?}");
+            let embed = json!({"input": "a", "priority": priority});
+            let embedded = server.client.post("/v1/embeddings", &embed);
+            assert_eq!(
+                embedded.status, expected,
+                "{policy} {priority}: {embedded:?}"
+            );
             if expected == 400 {
                 assert_eq!(answer.error()["param"], "priority");
+                assert_eq!(embedded.body, answer.body);
             }
         }
     }

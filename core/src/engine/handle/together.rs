@@ -52,8 +52,7 @@ impl<'a> Together<'a> {
         params: PoolingParams,
     ) -> Result<Self, SubmitError> {
         handle.check_room()?;
-        let salt = params.cache_salt.as_deref();
-        sampling_check::check_salt(salt).map_err(SubmitError::refused)?;
+        sampling_check::check_pooling(&params).map_err(SubmitError::refused)?;
         Ok(Self::new(handle, Wish::Embedding(params)))
     }
 
