@@ -10,6 +10,15 @@ const LOOKS: u8 = 2;
 /// How many of them are left. The heap is the process's, whoever serves in it.
 static LEFT: AtomicU8 = AtomicU8::new(0);
 
+/// Has what is free at the end of a thread's heap go back at once, where it is more than so many bytes: by itself the C
+/// library lets that grow to 64 MiB, and looks for it nowhere else.
+const KEPT_AT_THE_END: i32 = 128 << 10;
+
+/// Has the allocator keep little. To be called once, before much is held.
+pub fn keep_little() {
+    limit();
+}
+
 /// Says that much is free now, or is about to be.
 pub fn freed_much() {
     LEFT.store(LOOKS, Ordering::Relaxed);
@@ -37,6 +46,17 @@ fn trim() -> bool {
     // SAFETY: touches only pages that nobody has; others may allocate and free meanwhile.
     unsafe { libc::malloc_trim(0) != 0 }
 }
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[allow(unsafe_code, reason = "as above")]
+fn limit() {
+    // SAFETY: changes a number that the allocator reads under its own locks.
+    unsafe { libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_AT_THE_END) };
+}
+
+/// Other allocators have no such number.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn limit() {}
 
 /// Other allocators give back what they do by themselves.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
@@ -67,5 +87,17 @@ mod tests {
         // Other tests of this process take and give some meanwhile.
         assert!(after + 40 < before, "{before} MiB, then {after}");
         drop(stays);
+
+        // What is free at the end, after something large was, which has the C library keep more.
+        keep_little();
+        drop(std::hint::black_box(vec![1_u8; 30 << 20]));
+        let mut pieces: Vec<Box<[u8; 96]>> = (0..many).map(|n| Box::new([n as u8; 96])).collect();
+        let before = resident_mib();
+        pieces.truncate(1);
+        pieces.shrink_to_fit();
+        freed_much();
+        give_back();
+        let after = resident_mib();
+        assert!(after + 80 < before, "{before} MiB, then {after}");
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
+use axum::http::header::CONNECTION;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -23,6 +24,7 @@ pub async fn gate(State(app): State<Arc<App>>, request: Request, next: Next) -> 
             let response = next.run(request).await;
             response.map(|body| GuardedBody::wrap(body, running))
         }
-        None => ApiError::shutting_down().into_response(),
+        // Nothing else that it would send is answered.
+        None => ([(CONNECTION, "close")], ApiError::shutting_down()).into_response(),
     }
 }

@@ -11,6 +11,8 @@ use super::lease::Lease;
 use super::offered::Offered;
 use super::request_body::RequestBody;
 use super::request_record::RequestRecord;
+use super::shutdown::Phase;
+use super::until::until;
 use crate::openai::Refusal;
 
 /// Answers in the time that a request has.
@@ -45,6 +47,10 @@ pub async fn read<T: Send + 'static>(
     let length = body.num_bytes();
     let named = move || (body.model(), body);
     let (name, body) = app.reading.run(length, named).await?;
-    let lease = app.models.lease(name?.as_deref(), fits, &record).await?;
+    // Who waits for a model when the server stops is told so: it may be there much later.
+    let name = name?;
+    let lease = app.models.lease(name.as_deref(), fits, &record);
+    let lease = until(app.shutdown.reached(Phase::Stopped), lease).await;
+    let lease = lease.ok_or_else(ApiError::shutting_down)??;
     app.reading.run(length, move || look(lease, body)).await?
 }

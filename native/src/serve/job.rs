@@ -258,6 +258,9 @@ fn tokens_of(
     let ids = prompt.into_token_ids(tokenizer);
     let ids = ids.map_err(|error| refused(error.into()))?;
     // The engine says the same, but only once it looks, when a stream would have begun.
+    if ids.is_empty() {
+        return Err(refused(RequestError::EmptyPrompt.into()));
+    }
     if ids.len() + room > max_model_len {
         let error = RequestError::PromptTooLong {
             num_prompt_tokens: ids.len(),

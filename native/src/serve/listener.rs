@@ -21,7 +21,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::connection::Connection;
 use super::connections::{Connections, Place};
@@ -195,7 +195,7 @@ impl Taken {
         let too_little = ReadsTooLittle::default();
         let write_limit = WriteLimit::new(bounds.write_timeout, too_little.clone());
         let stream = Connection::new(stream, write_limit, unread.clone(), unsent.clone());
-        let answers = unsent.clone();
+        let (answers, of_it) = (unsent.clone(), unsent.clone());
         let router = TowerToHyperService::new(router);
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
             request.extensions_mut().insert(ConnectInfo(peer));
@@ -219,10 +219,15 @@ impl Taken {
         let settled = Instant::now() + FRESH;
         let leave = async {
             let _ = until(place.is_wanted(), shutdown.reached(Phase::Draining)).await;
-            // Of one that has just come the first request may be on its way.
+            let end = Instant::now() + FRESH;
+            // Of one that has just come the first request may be on its way, and of half a head the rest, with which a
+            // connection that was kept would end at once.
             if came.is_silent() {
                 sleep_until(settled).await;
+            } else if came.is_of_another() && !of_it.is_some() {
+                sleep_until(end).await;
             }
+            end.max(settled)
         };
         if let Err(error) = serve_until(leave, connection, &answers).await {
             note(&counts, &error, peer.ip());
@@ -231,9 +236,10 @@ impl Taken {
     }
 }
 
-/// Serves a connection. Once `leave` resolves it ends when it has nothing to answer: what is whole by then, or soon.
+/// Serves a connection. Once `leave` resolves it ends when it has nothing to answer: what is whole by then, or by the time
+/// that this says.
 async fn serve_until<S>(
-    leave: impl Future<Output = ()>,
+    leave: impl Future<Output = Instant>,
     connection: http1::Connection<Io, S>,
     answers: &Unsent,
 ) -> hyper::Result<()>
@@ -241,18 +247,19 @@ where
     S: HttpService<Incoming, ResBody = Body, Error = Infallible>,
 {
     let (mut leave, mut connection) = (pin!(leave), pin!(connection));
-    let ended = poll_fn(|cx| {
+    let left = poll_fn(|cx| {
         // First what has come: a request that is there is answered.
         match connection.as_mut().poll(cx) {
-            Poll::Ready(ended) => Poll::Ready(Some(ended)),
-            Poll::Pending => leave.as_mut().poll(cx).map(|()| None),
+            Poll::Ready(ended) => Poll::Ready(Err(ended)),
+            Poll::Pending => leave.as_mut().poll(cx).map(Ok),
         }
     });
-    if let Some(ended) = ended.await {
-        return ended;
-    }
+    let end = match left.await {
+        Ok(end) => end,
+        Err(ended) => return ended,
+    };
     connection.as_mut().graceful_shutdown();
-    match timeout(FRESH, connection.as_mut()).await {
+    match timeout_at(end, connection.as_mut()).await {
         Ok(ended) => ended,
         Err(_) if answers.is_some() => connection.await,
         // A head that is not whole, or an answer that was given.
@@ -310,7 +317,8 @@ mod tests {
                 Ok::<_, Infallible>(Response::new(body))
             });
             let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-            serve_until(std::future::ready(()), connection, &unsent)
+            let end = Instant::now() + FRESH;
+            serve_until(std::future::ready(end), connection, &unsent)
                 .await
                 .unwrap();
             let mut answer = String::new();

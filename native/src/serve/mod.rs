@@ -55,6 +55,7 @@ pub mod server;
 pub mod shutdown;
 pub mod signals;
 pub mod slot;
+pub mod socket;
 pub mod status;
 pub mod steps;
 pub mod stream;
@@ -71,11 +72,11 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use tokio::net::TcpListener;
 use tokio::runtime;
 use tokio::task::spawn_blocking;
 
 use crate::engine::EngineOptions;
+use crate::heap;
 use crate::logs::{self, LogFormat};
 use crate::models::Models as Known;
 use crate::open_files;
@@ -120,6 +121,7 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
     } = args.limits.clone();
     let max_connections = max_connections as usize;
     open_files::raise(max_connections)?;
+    heap::keep_little();
     let cores = app::num_cores();
     let runtime = runtime::Builder::new_multi_thread()
         .worker_threads(cores.clamp(2, 8))
@@ -150,9 +152,8 @@ pub fn run(args: &ServeArgs, options: &EngineOptions, known: &Known<'_>) -> anyh
             return Ok(());
         };
         let offered = offered.context("opening the models met a fault")??;
-        let place = (args.place.host.as_str(), args.place.port);
-        let listener = TcpListener::bind(place).await;
-        let (host, port) = place;
+        let (host, port) = (args.place.host.as_str(), args.place.port);
+        let listener = socket::listen(host, port).await;
         let listener = listener.map_err(|error| {
             let hint = match error.kind() {
                 ErrorKind::AddrInUse => {

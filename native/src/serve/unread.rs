@@ -16,6 +16,8 @@ const SILENT: u8 = 0;
 const BEGUN: u8 = 1;
 /// All that came is read.
 const READ: u8 = 2;
+/// Something is left, behind what was read before.
+const BEGUN_AGAIN: u8 = 3;
 
 /// Of one connection, whose requests come one after another.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +26,12 @@ pub struct Unread(Arc<AtomicU8>);
 impl Unread {
     /// Whether some is left.
     pub fn is_some(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == BEGUN
+        matches!(self.0.load(Ordering::Relaxed), BEGUN | BEGUN_AGAIN)
+    }
+
+    /// Whether some is left of a further request.
+    pub fn is_of_another(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == BEGUN_AGAIN
     }
 
     /// Whether nothing has come yet.
@@ -34,7 +41,11 @@ impl Unread {
 
     /// Bytes came: of a head that is to be read, until a body says otherwise.
     pub fn begin(&self) {
-        self.set(false);
+        let state = match self.0.load(Ordering::Relaxed) {
+            READ | BEGUN_AGAIN => BEGUN_AGAIN,
+            _ => BEGUN,
+        };
+        self.0.store(state, Ordering::Relaxed);
     }
 
     /// Watches the body of the request that is now there.

@@ -226,22 +226,29 @@ fn half_a_head_holds_no_drain() {
     for stream in &mut half {
         stream.write_all(first.as_bytes()).unwrap();
     }
-    // One that was answered before ends at once.
-    let mut kept = client.connect();
-    kept.write_all((first.to_owned() + rest + first).as_bytes())
-        .unwrap();
-    read_through(&mut kept, b"}]}");
+    // And others on connections that were answered before.
+    let kept = [(); 2].map(|()| {
+        let mut kept = client.connect();
+        kept.write_all((first.to_owned() + rest).as_bytes())
+            .unwrap();
+        read_through(&mut kept, b"}]}");
+        kept.write_all(first.as_bytes()).unwrap();
+        kept
+    });
+    // What is sent is there for who reads it.
+    thread::sleep(Duration::from_millis(100));
+    half.extend(kept);
     scene.shutdown.advance(Phase::Draining);
-    assert_eq!(kept.read_to_end(&mut Vec::new()).unwrap(), 0);
     // Not at once, but soon.
     thread::sleep(Duration::from_millis(100));
-    let mut whole = half.pop().unwrap();
-    whole.write_all(rest.as_bytes()).unwrap();
-    let answer = reply(whole);
-    assert_eq!(
-        (answer.status, &answer.error()["code"]),
-        (503, &json!("shutting_down"))
-    );
+    for mut whole in [half.remove(0), half.pop().unwrap()] {
+        whole.write_all(rest.as_bytes()).unwrap();
+        let answer = reply(whole);
+        assert_eq!(
+            (answer.status, &answer.error()["code"]),
+            (503, &json!("shutting_down"))
+        );
+    }
     for mut stream in half {
         assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap(), 0);
     }

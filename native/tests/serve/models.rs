@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::scene::{Fault, Gate, PATIENCE, Plan, Scene, long, read_until, wait};
+use crate::scene::{Fault, Gate, PATIENCE, Plan, Scene, long, read_until, reply, wait};
 use serde_json::{Value, json};
+use twoclock::serve::shutdown::Phase;
 
 const TEXT: &str = "/v1/completions";
 
@@ -177,6 +178,24 @@ fn full(seat_wait: Duration, gate: &Gate) -> (Scene, [BufReader<TcpStream>; 2]) 
     });
     gate.shut();
     (scene, streams)
+}
+
+/// Who waits for a model that others have when the server stops hears that, and not only that its connection ends.
+#[test]
+fn who_waits_for_a_model_when_the_server_stops_is_told() {
+    let gate = Gate::default();
+    let (mut scene, streams) = full(Duration::from_secs(600), &gate);
+    let waiting = scene.client.begin(TEXT, &of("three", 1));
+    wait(|| scene.shutdown.num_running() == 3);
+    scene.shutdown.advance(Phase::Stopped);
+    let answer = reply(waiting);
+    assert_eq!(
+        (answer.status, &answer.error()["code"]),
+        (503, &json!("shutting_down"))
+    );
+    gate.open(usize::MAX / 2);
+    drop(streams);
+    scene.end();
 }
 
 #[test]

@@ -135,3 +135,18 @@ fn what_an_engine_meets_is_said_in_it_too() {
         assert_eq!((reply.status, &*reply.message_error()), (status, kind));
     }
 }
+
+/// A stream is not begun for it.
+#[test]
+fn a_prompt_without_tokens_is_refused() {
+    let scene = Scene::start(Plan::default());
+    for prompt in [json!([[]]), json!([[1], []])] {
+        let body = json!({"prompt": prompt, "stream": true, "max_tokens": 1});
+        let refused = scene.client.post("/v1/completions", &body);
+        assert_eq!(
+            (refused.status, &refused.error()["param"]),
+            (400, &json!("prompt")),
+            "{refused:?}"
+        );
+    }
+}
