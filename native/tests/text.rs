@@ -171,7 +171,7 @@ fn a_template_is_rendered_as_it_is() {
         &["render", "--template"],
         &template,
         b"{\"messages\": []}",
-        "cannot be read",
+        "is no template",
     );
     let missing = folder.path().join("none.jinja");
     refused(
